@@ -1,0 +1,154 @@
+# The only build file. `make help` lists the targets; README.md explains the variants.
+
+VARIANT ?= release
+BUILD   ?= build
+CC      ?= gcc
+-include config.mk
+
+B := $(BUILD)/$(VARIANT)
+
+# Modules in layer order, each with what it links against (tests/arch/arrows.txt checks includes).
+MODULES := base target isa proto asm graph kernels reference runtime package profile plan lower \
+           place exchange emit compile device sim cache
+DEPS_base      :=
+DEPS_target    := base
+DEPS_isa       := base
+DEPS_proto     := base
+DEPS_asm       := isa base
+DEPS_graph     := base
+DEPS_kernels   := asm isa target base
+DEPS_reference := graph base
+DEPS_runtime   := asm isa target base
+DEPS_package   := target isa asm base
+DEPS_profile   := target base
+DEPS_plan      := graph kernels asm isa target base
+DEPS_lower     := plan graph kernels asm isa target base
+DEPS_place     := lower plan graph kernels runtime asm isa target base
+DEPS_exchange  := place lower plan graph kernels runtime asm isa target base
+DEPS_emit      := exchange place lower plan graph kernels runtime package asm isa target base
+DEPS_compile   := emit exchange place lower plan graph kernels reference runtime package profile \
+                  proto asm isa target base
+DEPS_device    := package profile runtime asm isa target base
+DEPS_sim       := device isa target base
+DEPS_cache     := package target isa asm base
+
+PROGRAMS := ipud ipud-compile ipuctl ipu-tile-run
+
+PKGS   := libmicrohttpd jansson sqlite3 libsystemd libcurl libcrypto
+CFLAGS_common := -std=gnu17 -g -Wall -Wextra -Wshadow -Wmissing-prototypes -Wstrict-prototypes \
+                 -Wvla -Wno-unused-parameter -fno-strict-aliasing -D_GNU_SOURCE -pthread \
+                 -MMD -MP -Isrc -I. -I$(B)/gen
+CFLAGS_src     := -Wconversion -Wno-sign-conversion
+CFLAGS_debug   := -O0
+CFLAGS_release := -O2 -fstack-protector-strong -D_FORTIFY_SOURCE=2
+CFLAGS_asan    := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+                  -fno-omit-frame-pointer
+CFLAGS_tsan    := -O1 -fsanitize=thread
+CFLAGS_cover   := -O0 --coverage
+CFLAGS_fuzz    := -O1 -fsanitize=address,undefined,fuzzer-no-link
+LDFLAGS_asan   := -fsanitize=address,undefined
+LDFLAGS_tsan   := -fsanitize=thread
+LDFLAGS_cover  := --coverage
+LDFLAGS_fuzz   := -fsanitize=address,undefined
+ifeq ($(VARIANT),fuzz)
+CC := clang
+endif
+CPPFLAGS_pkg   := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LIBS_pkg       := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+CFLAGS_all     := $(CFLAGS_common) $(CFLAGS_$(VARIANT)) $(CPPFLAGS_pkg) $(CFLAGS)
+LDFLAGS_all    := -pthread $(LDFLAGS_$(VARIANT)) $(LDFLAGS)
+
+ifneq ($(V),1)
+Q := @
+say = @printf '  %-7s %s\n' "$(1)" "$(2)";
+endif
+
+# Closure of DEPS over a list of modules, highest layer first (link order).
+uniq    = $(if $(1),$(firstword $(1)) $(call uniq,$(filter-out $(firstword $(1)),$(1))))
+reverse = $(if $(1),$(call reverse,$(wordlist 2,99,$(1))) $(firstword $(1)))
+closure = $(call reverse,$(foreach m,$(MODULES),$(if $(filter $m,$(1) $(foreach x,$(1),$(DEPS_$x))),$m)))
+libs    = $(foreach m,$(call closure,$(1)),$(B)/lib/$m.a)
+
+.PHONY: all
+all: $(PROGRAMS:%=$(B)/%)
+
+# ---- objects --------------------------------------------------------------------------------
+# Flags are part of an object's dependencies: the stamp changes when they do.
+FLAGS_STAMP := $(B)/flags
+$(shell mkdir -p $(B); printf '%s\n' '$(CC) $(CFLAGS_all)' | cmp -s - $(FLAGS_STAMP) || \
+        printf '%s\n' '$(CC) $(CFLAGS_all)' > $(FLAGS_STAMP))
+
+# proto lies at the top level, all other modules in src/.
+moddir = $(if $(filter proto,$(1)),proto,src/$(1))
+MAINS := src/compile/main.c
+
+define module_rules
+SRC_$(1) := $$(filter-out $$(MAINS),$$(wildcard $(call moddir,$(1))/*.c))
+OBJ_$(1) := $$(SRC_$(1):%.c=$$(B)/%.o)
+$$(B)/lib/$(1).a: $$(OBJ_$(1))
+	@mkdir -p $$(@D)
+	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $$^
+endef
+$(foreach m,$(MODULES),$(eval $(call module_rules,$m)))
+
+$(B)/%.o: %.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_all) $(if $(filter src/%,$<),$(CFLAGS_src)) $(EXTRA_$(subst /,_,$*)) -c -o $@ $<
+
+# Tile code is embedded as text; objects that hold it depend on it.
+$(B)/src/kernels/text.o: $(wildcard src/kernels/*.S)
+$(B)/src/runtime/text.o: $(wildcard src/runtime/*.S)
+
+# The compiler's identity: digest of all that decides its output (design: part of every key).
+COMPILER_SOURCES := $(sort $(foreach m,base isa target asm graph kernels runtime package plan lower \
+                    place exchange emit compile,$(wildcard src/$m/*.[chS] src/$m/*.def)))
+$(B)/gen/compiler_id.h: $(COMPILER_SOURCES)
+	@mkdir -p $(@D)
+	$(Q)printf '#define COMPILER_ID "%s"\n' \
+	    $$(LC_ALL=C cat $(COMPILER_SOURCES) | sha256sum | cut -c1-64) > $@.tmp
+	$(Q)cmp -s $@.tmp $@ 2>/dev/null && rm $@.tmp || mv $@.tmp $@
+$(OBJ_compile): | $(B)/gen/compiler_id.h
+$(B)/src/compile/key.o: $(B)/gen/compiler_id.h
+
+# ---- programs -------------------------------------------------------------------------------
+OBJ_ipud := $(patsubst %.c,$(B)/%.o,$(wildcard daemon/*.c))
+OBJ_ipuctl := $(patsubst %.c,$(B)/%.o,$(filter-out client/tile_run.c,$(wildcard client/*.c)))
+OBJ_ipud-compile := $(B)/src/compile/main.o
+OBJ_ipu-tile-run := $(B)/client/tile_run.o
+LIBS_ipud := cache device sim package profile proto
+LIBS_ipuctl := proto asm isa
+LIBS_ipud-compile := compile
+LIBS_ipu-tile-run := sim asm
+
+define program_rules
+$$(B)/$(1): $$(OBJ_$(1)) $$(call libs,$$(LIBS_$(1)))
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(LDFLAGS_all) -o $$@ $$(OBJ_$(1)) $$(call libs,$$(LIBS_$(1))) $$(LIBS_pkg) -lm
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
+
+# ---- tests ----------------------------------------------------------------------------------
+# tests/unit/test_<name>.c links its module and what TESTDEPS_<name> adds.
+SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
+UNIT_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
+CHECK_LIBS := $(shell pkg-config --libs check 2>/dev/null)
+-include tests/tests.mk
+testlibs = $(call libs,$(filter $(MODULES),$(1:test_%=%)) $(TESTDEPS_$(1:test_%=%)))
+
+define unit_rules
+$$(B)/tests/unit/$(1): $$(B)/tests/unit/$(1).o $$(TESTOBJ_$(1:test_%=%)) $$(call testlibs,$(1))
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(LDFLAGS_all) -o $$@ $$^ $$(CHECK_LIBS) $$(LIBS_pkg) -lm
+endef
+$(foreach t,$(UNIT_TESTS),$(eval $(call unit_rules,$t)))
+
+.PHONY: clean help
+clean:
+	rm -rf $(BUILD)
+
+help:
+	@echo 'make deps | all | run | check | soak | bench | fuzz | install DESTDIR= | format | clean'
+	@echo 'variables: VARIANT=release|debug|asan|tsan|cover|fuzz  V=1  BUILD=dir'
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)
