@@ -1,0 +1,95 @@
+/* The device above the seam: one IPU, its lock, and at most one resident program.
+ *
+ *   closed -device_open-> empty -device_load-> resident -device_run-> resident
+ *                           ^  \_ load fails _/  |  a run fails, device_stop(), device_reset()
+ *                           +--------------------+
+ *
+ * All calls but device_stop() are made by one thread, the device thread. Invariants:
+ *  (1) the lock is an flock on an open descriptor, close-on-exec, held from device_open() to
+ *      device_close(); the file's text (pid, uid, command) informs and decides nothing;
+ *  (2) a program is resident only after boot and `initialize` have both succeeded; any failure
+ *      of a load or of a run leaves the device empty, and the next load starts with a reset;
+ *  (3) what is resident is named by the residency digest that the caller gave (package and
+ *      weights); an equal digest is not loaded again;
+ *  (4) deadlines are in the device's own time (design.md D10).
+ */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "device/seam.h"
+#include "package/package.h"
+
+struct device; /* owned; free with device_close() */
+
+struct device_options {
+    const char *spec;      /* "sim" or "/dev/ipuN" */
+    const char *lock_path; /* file to flock; created when absent, never removed */
+    bool no_wait;          /* true: -ERR_DEVICE_BUSY at once; false: wait for the lock */
+    /* Opens what spec names when it is not a card of the driver, i.e. the simulator, which lies
+     * above this module. NULL refuses every spec but /dev/ipuN. Called once the lock is held. */
+    int (*open_ops)(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err);
+    void *open_arg;
+};
+
+/* Takes the lock, then opens. -ERR_DEVICE_BUSY names the holder: pid, uid, command. */
+int device_open(const struct device_options *options, struct device **ret, struct err *err);
+void device_close(struct device *d); /* NULL accepted */
+
+/* Name of the backend, "sim" or "/dev/ipu0"; borrowed until device_close(). */
+const char *device_name(const struct device *d);
+
+/* What happens on the way, in the words of the event catalogue (proto/events.md). `fields` is
+ * the text of a JSON object. Called by the device thread, before the call that caused it ends. */
+typedef void device_event_fn(
+    const char *event, const char *message, const char *fields, void *arg);
+
+struct device_parameter {
+    const uint8_t *bytes; /* borrowed for the call; C order, little-endian */
+    uint64_t size;        /* must be the binding's size */
+};
+
+/* Makes the program resident: reset, boot, `initialize` with params[i] for parameter i. Nothing
+ * is done when `residency` is resident already: *ret_loaded is then false. */
+int device_load(struct device *d, const struct package *p, const struct digest *package_digest,
+    const struct device_parameter *params, size_t n, const struct digest *residency,
+    device_event_fn *event, void *arg, bool *ret_loaded, struct err *err);
+
+/* One finished run; all pointers are borrowed for the call. */
+struct device_output {
+    uint64_t run;                   /* 0, 1, ... within this device_run() */
+    const uint8_t *const *outputs;  /* by ordinal */
+    const uint64_t *output_bytes;   /* by ordinal: the binding's size */
+    size_t output_count;
+    const uint32_t *profile_words;  /* [participants][PACKAGE_PROFILE_WORDS]; NULL = not sampled */
+    size_t profile_count;           /* words */
+    uint64_t cycles;                /* latest end minus earliest first sample; 0 = not sampled */
+};
+
+/* Nonzero ends the device_run() after this run with -ERR_CANCELLED; the program stays. */
+typedef int device_output_fn(const struct device_output *output, void *arg);
+
+struct device_run_report {
+    uint64_t runs;       /* that ended well */
+    uint64_t elapsed_ns; /* device time of the whole call */
+};
+
+/* Runs the resident program `runs` times. inputs[i] holds `runs` tensors of input i, one after
+ * another, borrowed for the call. timeout_ns limits each run, 0 = none: -ERR_RUN_TIMEOUT. */
+int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
+    device_output_fn *output, void *arg, uint64_t timeout_ns, struct device_run_report *ret,
+    struct err *err);
+
+/* Any thread: the load or run in progress returns -ERR_CANCELLED at its next poll and leaves the
+ * device empty. Without one in progress nothing happens, now or later. */
+void device_stop(struct device *d);
+
+/* Resets chip and driver state; nothing is resident afterwards. */
+int device_reset(struct device *d, struct err *err);
+
+#endif
