@@ -12,7 +12,9 @@
  *  (2) segments name contents by index; a content is stored once;
  *  (3) host pages: rank i (ascending physical tile over participants) owns bytes
  *      [4096 i, 4096 (i+1)) of page area 1, tile-visible at 0x1000 + 4096 i;
- *  (4) a phase holds per tile one transfer of at most 4096 bytes; slices stay inside it;
+ *  (4) a phase holds per tile one transfer of at most 4096 bytes; slices stay inside it and
+ *      share no byte. What no slice maps is zero: the host clears a tile's page before it gathers
+ *      an input phase, so padding arrives as zeros;
  *  (5) slices of one binding cover each tensor element exactly once (outputs), at least once
  *      (inputs and parameters), and nothing outside it.
  *
@@ -55,7 +57,7 @@ struct package_segment {
 enum package_role { PACKAGE_INPUT, PACKAGE_OUTPUT, PACKAGE_PARAMETER, PACKAGE_PROFILE };
 
 /* A tensor of the interface. Names live in the job: bindings are found by role and ordinal, in
- * canonical order (D1). `name` is a comment for listings and may differ between jobs of one key. */
+ * canonical order (D1). */
 struct package_binding {
     enum package_role role;
     uint32_t ordinal;
@@ -130,7 +132,7 @@ void package_free(struct package *p); /* of package_open(); NULL accepted */
  * cycle counter at the first and at the last sample of a run, and runs completed. */
 #define PACKAGE_PROFILE_WORDS 3
 
-/* Human-readable listing; with_code adds disassembly (tile -1 = distinct images once each). */
+/* Human-readable listing: header, interface, phases, each distinct image once with disassembly. */
 int package_print(const struct package *p, FILE *out, struct err *err);
 
 #endif

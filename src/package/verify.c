@@ -1,0 +1,325 @@
+/* What must hold of a package, recomputed from its data alone: invariants (1) to (5) of
+ * package.h. Writer and reader both ask; the first fault is reported with table and row. */
+#include "package/package_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define PAGE 4096u
+
+__attribute__((format(printf, 4, 5))) static int fault(
+    struct err *err, enum package_table t, uint64_t row, const char *format, ...)
+{
+    char where[64];
+    snprintf(where, sizeof where, "%s[%llu]", package_table_name(t), (unsigned long long)row);
+    char text[256];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    return err_at(err, ERR_PACKAGE_CORRUPT, where, "%s", text);
+}
+
+static bool is_hex64(const char *text)
+{
+    return text != NULL && strlen(text) == DIGEST_HEX &&
+        strspn(text, "0123456789abcdef") == DIGEST_HEX;
+}
+
+static int verify_header(const struct package *p, struct err *err)
+{
+    if (p->target == NULL || strcmp(p->target, TARGET_NAME) != 0) {
+        return fault(err, PACKAGE_TABLE_meta, 0, "target '%s', expected '%s'",
+            p->target != NULL ? p->target : "", TARGET_NAME);
+    }
+    if (!is_hex64(p->compiler_id) || !is_hex64(p->key)) {
+        return fault(err, PACKAGE_TABLE_meta, 0, "compiler id and key must be 64 hex characters");
+    }
+    if (p->options == NULL) {
+        return fault(err, PACKAGE_TABLE_meta, 0, "options missing");
+    }
+    if (p->compute_tiles < 1 || p->compute_tiles > TARGET_TILES) {
+        return fault(err, PACKAGE_TABLE_meta, 0, "compute_tiles %u, allowed 1..%d",
+            p->compute_tiles, TARGET_TILES);
+    }
+    if (p->content_count > PACKAGE_MAX_CONTENTS || p->segment_count > PACKAGE_MAX_SEGMENTS ||
+        p->binding_count > PACKAGE_MAX_BINDINGS || p->phase_count > PACKAGE_MAX_PHASES ||
+        p->slice_count > PACKAGE_MAX_SLICES || p->participant_count > TARGET_TILES) {
+        return err_set(err, ERR_PACKAGE_CORRUPT, "a table has more rows than allowed");
+    }
+    return 0;
+}
+
+/* (1) and (2). */
+static int verify_images(const struct package *p, struct err *err)
+{
+    uint32_t i = 0;
+    for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
+        uint32_t end = TARGET_LOAD_BASE;
+        bool is_first = true;
+        while (i < p->segment_count && p->segments[i].tile.n == tile) {
+            const struct package_segment *s = &p->segments[i];
+            if (s->content >= p->content_count) {
+                return fault(err, PACKAGE_TABLE_segment, i, "content %u does not exist", s->content);
+            }
+            uint32_t size = p->contents[s->content].size;
+            if (size == 0 || size % 4 != 0 || s->addr % 4 != 0) {
+                return fault(err, PACKAGE_TABLE_segment, i,
+                    "segment of %u bytes at 0x%x: both must be multiples of 4, size not 0", size,
+                    s->addr);
+            }
+            if (is_first ? s->addr != TARGET_LOAD_BASE : s->addr < end) {
+                return fault(err, PACKAGE_TABLE_segment, i, is_first
+                        ? "lowest segment of tile %u at 0x%x, expected 0x%x"
+                        : "segment of tile %u at 0x%x starts before 0x%x", tile, s->addr, end);
+            }
+            if (s->addr > TARGET_LOAD_END || size > TARGET_LOAD_END - s->addr) {
+                return fault(err, PACKAGE_TABLE_segment, i,
+                    "segment of tile %u ends at 0x%llx, limit 0x%x", tile,
+                    (unsigned long long)s->addr + size, TARGET_LOAD_END);
+            }
+            end = s->addr + size;
+            is_first = false;
+            i++;
+        }
+        if (is_first) {
+            return fault(err, PACKAGE_TABLE_segment, i, "tile %u has no image", tile);
+        }
+    }
+    if (i != p->segment_count) {
+        return fault(err, PACKAGE_TABLE_segment, i, "tile %u is out of order or does not exist",
+            p->segments[i].tile.n);
+    }
+    return 0;
+}
+
+static int verify_interface(const struct package *p, struct err *err)
+{
+    for (uint32_t i = 0; i < p->binding_count; i++) {
+        const struct package_binding *b = &p->bindings[i];
+        const struct package_binding *last = i > 0 ? &p->bindings[i - 1] : NULL;
+        uint32_t expected = last != NULL && last->role == b->role ? last->ordinal + 1 : 0;
+        if (b->role > PACKAGE_PROFILE || (last != NULL && b->role < last->role) ||
+            b->ordinal != expected) {
+            return fault(err, PACKAGE_TABLE_binding, i, "role %d ordinal %u out of order",
+                (int)b->role, b->ordinal);
+        }
+        uint64_t elements, bytes;
+        if (b->dtype == DTYPE_NONE || b->dtype >= DTYPE_COUNT || b->shape.rank < 0 ||
+            b->shape.rank > TENSOR_MAX_DIMS ||
+            shape_elements(&b->shape, b->dtype, &elements, &bytes, NULL) < 0 ||
+            bytes > PACKAGE_MAX_BYTES) {
+            return fault(err, PACKAGE_TABLE_binding, i, "bad dtype or shape");
+        }
+    }
+    for (uint32_t i = 0; i < p->phase_count; i++) {
+        const struct package_phase *f = &p->phases[i];
+        const struct package_phase *last = i > 0 ? &p->phases[i - 1] : NULL;
+        uint32_t expected = last != NULL && last->call == f->call ? last->index + 1 : 0;
+        if (f->call >= PACKAGE_CALLS || (last != NULL && f->call < last->call) ||
+            f->index != expected || (f->call == PACKAGE_INITIALIZE && f->is_output)) {
+            return fault(err, PACKAGE_TABLE_phase, i, "call %d phase %u out of order or direction",
+                (int)f->call, f->index);
+        }
+        if (last != NULL && last->call == f->call && last->is_output && !f->is_output) {
+            return fault(err, PACKAGE_TABLE_phase, i, "an input phase follows an output phase");
+        }
+    }
+    for (uint32_t i = 0; i < p->participant_count; i++) {
+        if (p->participants[i] >= TARGET_TILES ||
+            (i > 0 && p->participants[i] <= p->participants[i - 1])) {
+            return fault(err, PACKAGE_TABLE_participant, i, "tile %u out of order or range",
+                p->participants[i]);
+        }
+    }
+    return 0;
+}
+
+static bool is_participant(const struct package *p, uint16_t tile)
+{
+    uint32_t low = 0, high = p->participant_count;
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+        if (p->participants[mid] < tile) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low < p->participant_count && p->participants[low] == tile;
+}
+
+/* Lowest and highest value of offset + sum i*stride, exact in 64 bits because extents are checked
+ * to at most 2^20 and strides to 2^40. */
+static bool span(int64_t offset, const struct package_slice *s, bool is_page, int64_t *low,
+    int64_t *high)
+{
+    *low = *high = offset;
+    for (int k = 0; k < TENSOR_MAX_DIMS; k++) {
+        int64_t stride = is_page ? s->page_stride[k] : s->tensor_stride[k];
+        if (s->extent[k] < 1 || s->extent[k] > 1u << 20 || stride > 1ll << 40 ||
+            stride < -(1ll << 40)) {
+            return false;
+        }
+        int64_t reach = (int64_t)(s->extent[k] - 1) * stride;
+        *(reach < 0 ? low : high) += reach;
+    }
+    return true;
+}
+
+static int verify_slice_fields(
+    const struct package *p, uint32_t i, uint64_t elements, uint32_t size, struct err *err)
+{
+    const struct package_slice *s = &p->slices[i];
+    const struct package_slice *last = i > 0 ? &p->slices[i - 1] : NULL;
+    if (last != NULL && (s->phase < last->phase || (s->phase == last->phase &&
+            (s->tile.n < last->tile.n || (s->tile.n == last->tile.n &&
+                s->page_offset <= last->page_offset))))) {
+        return fault(err, PACKAGE_TABLE_slice, i, "out of order");
+    }
+    if (!is_participant(p, s->tile.n)) {
+        return fault(err, PACKAGE_TABLE_slice, i, "tile %u is no participant", s->tile.n);
+    }
+    int64_t low, high;
+    if (s->tensor_offset > INT64_MAX / 2 ||
+        !span((int64_t)s->tensor_offset, s, false, &low, &high) || low < 0 ||
+        (uint64_t)high >= elements) {
+        return fault(err, PACKAGE_TABLE_slice, i, "map leaves the tensor of %llu elements",
+            (unsigned long long)elements);
+    }
+    if (!span(s->page_offset, s, true, &low, &high) || low < 0 || high + size > PAGE) {
+        return fault(err, PACKAGE_TABLE_slice, i, "map leaves the tile's page of %u bytes", PAGE);
+    }
+    enum package_role role = p->bindings[s->binding].role;
+    const struct package_phase *f = &p->phases[s->phase];
+    bool ok = role == PACKAGE_PARAMETER ? f->call == PACKAGE_INITIALIZE
+                                        : f->call == PACKAGE_RUN && f->is_output == (role != PACKAGE_INPUT);
+    return ok ? 0
+              : fault(err, PACKAGE_TABLE_slice, i, "binding's role does not belong in that phase");
+}
+
+struct coverage {
+    uint8_t **seen;      /* per binding: one bit an element */
+    uint64_t *remaining; /* per binding: elements not seen yet */
+    uint64_t *elements;
+    uint32_t count;
+    uint8_t page[PAGE];  /* bytes in use by the present (phase, tile) */
+};
+
+static void coverage_done(struct coverage *c)
+{
+    for (uint32_t i = 0; c->seen != NULL && i < c->count; i++) {
+        free(c->seen[i]);
+    }
+    free(c->seen);
+    free(c->remaining);
+    free(c->elements);
+}
+
+static int coverage_init(struct coverage *c, const struct package *p, struct err *err)
+{
+    memset(c, 0, sizeof *c);
+    c->count = p->binding_count;
+    c->seen = calloc(c->count + 1, sizeof *c->seen);
+    c->remaining = calloc(c->count + 1, sizeof *c->remaining);
+    c->elements = calloc(c->count + 1, sizeof *c->elements);
+    if (c->seen == NULL || c->remaining == NULL || c->elements == NULL) {
+        return err_set(err, ERR_NOMEM, NULL);
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        uint64_t bytes;
+        shape_elements(&p->bindings[i].shape, p->bindings[i].dtype, &c->elements[i], &bytes, NULL);
+        c->remaining[i] = c->elements[i];
+        c->seen[i] = calloc((size_t)(c->elements[i] / 8 + 1), 1);
+        if (c->seen[i] == NULL) {
+            return err_set(err, ERR_NOMEM, NULL);
+        }
+    }
+    return 0;
+}
+
+/* (4) and (5) for one slice: every element it maps, with its page bytes. */
+static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, struct err *err)
+{
+    const struct package_slice *s = &p->slices[i];
+    uint32_t size = (uint32_t)dtype_bytes(p->bindings[s->binding].dtype);
+    bool is_output = p->phases[s->phase].is_output;
+    uint32_t at[TENSOR_MAX_DIMS] = {0};
+    int64_t element = (int64_t)s->tensor_offset;
+    int64_t byte = s->page_offset;
+    for (;;) {
+        uint8_t *seen = &c->seen[s->binding][element / 8];
+        uint8_t bit = (uint8_t)(1u << (element % 8));
+        if ((*seen & bit) == 0) {
+            *seen |= bit;
+            c->remaining[s->binding]--;
+        } else if (is_output) {
+            return fault(err, PACKAGE_TABLE_slice, i, "element %lld is written twice",
+                (long long)element);
+        }
+        for (uint32_t b = 0; b < size; b++) {
+            if (c->page[byte + b] != 0) {
+                return fault(err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice",
+                    (long long)byte + b);
+            }
+            c->page[byte + b] = 1;
+        }
+        int k = TENSOR_MAX_DIMS - 1;
+        for (; k >= 0; k--) {
+            element += s->tensor_stride[k];
+            byte += s->page_stride[k];
+            if (++at[k] < s->extent[k]) {
+                break;
+            }
+            element -= (int64_t)s->extent[k] * s->tensor_stride[k];
+            byte -= (int64_t)s->extent[k] * s->page_stride[k];
+            at[k] = 0;
+        }
+        if (k < 0) {
+            return 0;
+        }
+    }
+}
+
+static int verify_slices(struct coverage *c, const struct package *p, struct err *err)
+{
+    for (uint32_t i = 0; i < p->slice_count; i++) {
+        const struct package_slice *s = &p->slices[i];
+        if (s->binding >= p->binding_count || s->phase >= p->phase_count) {
+            return fault(err, PACKAGE_TABLE_slice, i, "names a binding or phase that is not there");
+        }
+        if (i == 0 || s->phase != p->slices[i - 1].phase || s->tile.n != p->slices[i - 1].tile.n) {
+            memset(c->page, 0, sizeof c->page);
+        }
+        uint32_t size = (uint32_t)dtype_bytes(p->bindings[s->binding].dtype);
+        int r = verify_slice_fields(p, i, c->elements[s->binding], size, err);
+        if (r == 0) {
+            r = cover_slice(c, p, i, err);
+        }
+        if (r < 0) {
+            return r;
+        }
+    }
+    for (uint32_t i = 0; i < p->binding_count; i++) {
+        if (c->remaining[i] != 0) {
+            return fault(err, PACKAGE_TABLE_binding, i, "%llu of %llu elements are in no slice",
+                (unsigned long long)c->remaining[i], (unsigned long long)c->elements[i]);
+        }
+    }
+    return 0;
+}
+
+int package_verify(const struct package *p, struct err *err)
+{
+    int r = verify_header(p, err);
+    r = r < 0 ? r : verify_images(p, err);
+    r = r < 0 ? r : verify_interface(p, err);
+    if (r < 0) {
+        return r;
+    }
+    CLEANUP(coverage_done) struct coverage c;
+    r = coverage_init(&c, p, err);
+    return r < 0 ? r : verify_slices(&c, p, err);
+}

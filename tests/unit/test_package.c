@@ -1,0 +1,260 @@
+/* The package file: what is written is what is read; every damaged file is refused with a reason. */
+#include <check.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "package/package.h"
+
+static char dir[64];
+static char path[96];
+
+static void setup(void)
+{
+    strcpy(dir, "/tmp/ipud-test-package-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/p.ipuexe", dir);
+}
+
+static void teardown(void)
+{
+    unlink(path);
+    rmdir(dir);
+}
+
+#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* One input of 6 halves and one output of 4 on two tiles; every tile shares one image. */
+struct sample {
+    struct package p;
+    struct package_content contents[1];
+    struct package_segment segments[TARGET_TILES];
+    struct package_binding bindings[2];
+    struct package_phase phases[2];
+    struct package_slice slices[3];
+    uint16_t participants[2];
+    struct package_symbol symbols[1];
+};
+
+static const uint8_t code[8] = {0, 0, 0xe0, 0x19, 0, 0, 0xe0, 0x19};
+
+static struct package_slice slice(
+    uint32_t binding, uint32_t phase, uint16_t tile, uint64_t offset, uint32_t page, uint32_t n)
+{
+    struct package_slice s = {.binding = binding, .phase = phase, .tile = {tile},
+        .tensor_offset = offset, .page_offset = page, .extent = {1, 1, 1, 1, 1, n},
+        .tensor_stride = {0, 0, 0, 0, 0, 1}, .page_stride = {0, 0, 0, 0, 0, 2}};
+    return s;
+}
+
+static void sample_init(struct sample *s)
+{
+    memset(s, 0, sizeof *s);
+    s->contents[0] = (struct package_content){code, sizeof code};
+    for (uint16_t t = 0; t < TARGET_TILES; t++) {
+        s->segments[t] = (struct package_segment){{t}, TARGET_LOAD_BASE, 0};
+    }
+    s->bindings[0] = (struct package_binding){PACKAGE_INPUT, 0, DTYPE_FLOAT16, {2, {2, 3}}};
+    s->bindings[1] = (struct package_binding){PACKAGE_OUTPUT, 0, DTYPE_FLOAT16, {1, {4}}};
+    s->phases[0] = (struct package_phase){PACKAGE_RUN, 0, false};
+    s->phases[1] = (struct package_phase){PACKAGE_RUN, 1, true};
+    s->slices[0] = slice(0, 0, 3, 0, 0, 2);
+    s->slices[1] = slice(0, 0, 9, 2, 16, 4);
+    s->slices[2] = slice(1, 1, 9, 0, 8, 4);
+    s->participants[0] = 3;
+    s->participants[1] = 9;
+    s->symbols[0] = (struct package_symbol){-1, TARGET_LOAD_BASE, 8, "rt_start"};
+    s->p = (struct package){.target = TARGET_NAME, .compiler_id = HEX64, .key = HEX64,
+        .options = "{}", .compute_tiles = 2, .contents = s->contents, .content_count = 1,
+        .segments = s->segments, .segment_count = TARGET_TILES, .bindings = s->bindings,
+        .binding_count = 2, .phases = s->phases, .phase_count = 2, .slices = s->slices,
+        .slice_count = 3, .participants = s->participants, .participant_count = 2,
+        .symbols = s->symbols, .symbol_count = 1, .report = "{\"a\":1}"};
+}
+
+START_TEST(round_trip)
+{
+    struct sample s;
+    sample_init(&s);
+    struct err err = {0};
+    struct digest written, read;
+    ck_assert_msg(package_write(&s.p, path, &written, &err) == 0, "%s: %s", err.where, err.text);
+    struct package *p = NULL;
+    ck_assert_msg(package_open(path, &written, &p, &read, &err) == 0, "%s", err.text);
+    ck_assert(digest_equal(&written, &read));
+    ck_assert_int_eq(p->segment_count, TARGET_TILES);
+    ck_assert_int_eq(p->slices[1].extent[5], 4);
+    ck_assert_int_eq(p->slices[2].page_stride[5], 2);
+    ck_assert_mem_eq(p->contents[0].bytes, code, sizeof code);
+    ck_assert_str_eq(p->symbols[0].name, "rt_start");
+    ck_assert_str_eq(p->report, "{\"a\":1}");
+    package_free(p);
+    ck_assert_int_eq(package_write(&s.p, path, &written, &err), -ERR_IO); /* exists */
+}
+END_TEST
+
+START_TEST(digest_covers_all_but_the_report)
+{
+    struct sample s;
+    struct digest first, other;
+    sample_init(&s);
+    ck_assert_int_eq(package_write(&s.p, path, &first, NULL), 0);
+    unlink(path);
+    s.p.report = "{\"a\":2}";
+    ck_assert_int_eq(package_write(&s.p, path, &other, NULL), 0);
+    ck_assert(digest_equal(&first, &other));
+    unlink(path);
+    s.slices[0].page_offset = 4;
+    ck_assert_int_eq(package_write(&s.p, path, &other, NULL), 0);
+    ck_assert(!digest_equal(&first, &other));
+    unlink(path);
+    sample_init(&s);
+    s.symbols[0].name = "rt_stars";
+    ck_assert_int_eq(package_write(&s.p, path, &other, NULL), 0);
+    ck_assert(!digest_equal(&first, &other));
+}
+END_TEST
+
+/* Each row damages the sample in one way and names a part of the message. */
+static void damage(struct sample *s, int which)
+{
+    switch (which) {
+    case 0: s->p.segment_count--; break;
+    case 1: s->segments[5].addr = TARGET_LOAD_BASE + 4; break;
+    case 2: s->segments[7].content = 1; break;
+    case 3: s->contents[0].size = 6; break;
+    case 4: s->slices[1].tensor_offset = 3; break;
+    case 5: s->slices[1].page_offset = 4090; break;
+    case 6: s->slices[2].page_stride[5] = 0; break;
+    case 7: s->slices[2].extent[5] = 3; break;
+    case 8: s->slices[0].tile.n = 4; break;
+    case 9: s->bindings[1].role = PACKAGE_PARAMETER; break;
+    case 10: s->participants[0] = 9; break;
+    case 11: s->p.target = "ipu2"; break;
+    case 12: s->p.key = "00"; break;
+    case 13: s->phases[0].index = 1; break;
+    case 14: s->slices[2].phase = 0; break;
+    case 15: s->p.compute_tiles = 1473; break;
+    case 16: s->slices[2].tensor_stride[5] = 0; break;
+    default: ck_abort();
+    }
+}
+
+START_TEST(verify_names_the_fault)
+{
+    static const char *const expected[] = {"has no image", "lowest segment", "does not exist",
+        "multiples of 4", "leaves the tensor", "leaves the tile's page", "used twice",
+        "in no slice", "no participant", "role does not belong", "out of order", "expected 'ipu21'",
+        "64 hex", "out of order", "out of order", "compute_tiles", "written twice"};
+    struct sample s;
+    sample_init(&s);
+    damage(&s, _i);
+    struct err err = {0};
+    ck_assert_int_eq(package_verify(&s.p, &err), -ERR_PACKAGE_CORRUPT);
+    ck_assert_msg(strstr(err.text, expected[_i]) != NULL, "%d: %s", _i, err.text);
+}
+END_TEST
+
+static void edit(const char *sql)
+{
+    sqlite3 *db;
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+START_TEST(tampered_file_is_refused)
+{
+    static const char *const sql[] = {
+        "PRAGMA user_version=2",
+        "PRAGMA application_id=1",
+        "CREATE TABLE extra (x)",
+        "CREATE INDEX i ON symbol(name)",
+        "CREATE VIEW v AS SELECT 1",
+        "DROP TABLE symbol",
+        "DELETE FROM segment WHERE tile=1471",
+        "UPDATE slice SET e5=1000000 WHERE id=0",
+        "UPDATE slice SET t5=9000000000000000000 WHERE id=0",
+        "UPDATE slice SET binding=4000 WHERE id=0",
+        "UPDATE content SET bytes=x''",
+        "UPDATE binding SET rank=7 WHERE id=0",
+        "UPDATE binding SET dtype='float17' WHERE id=0",
+        "UPDATE binding SET d0=1099511627776, d1=1099511627776 WHERE id=0",
+        "UPDATE meta SET value='2 ' WHERE key='compute_tiles'",
+        "DELETE FROM meta WHERE key='options'",
+        "UPDATE symbol SET id=5",
+        "INSERT INTO report VALUES (2,'x')",
+        "UPDATE content SET bytes=x'0000e0190000e018'", /* digest only */
+    };
+    struct sample s;
+    sample_init(&s);
+    struct digest digest;
+    ck_assert_int_eq(package_write(&s.p, path, &digest, NULL), 0);
+    edit(sql[_i]);
+    struct package *p = NULL;
+    struct err err = {0};
+    ck_assert_int_eq(package_open(path, &digest, &p, NULL, &err), -ERR_PACKAGE_CORRUPT);
+    ck_assert_ptr_null(p);
+    ck_assert_msg(err.text[0] != '\0', "reason");
+}
+END_TEST
+
+START_TEST(truncated_or_flipped_file_never_passes)
+{
+    struct sample s;
+    sample_init(&s);
+    struct digest digest;
+    ck_assert_int_eq(package_write(&s.p, path, &digest, NULL), 0);
+    struct stat st;
+    ck_assert_int_eq(stat(path, &st), 0);
+    uint8_t *bytes = malloc((size_t)st.st_size);
+    int fd = open(path, O_RDONLY);
+    ck_assert_int_eq(read(fd, bytes, (size_t)st.st_size), st.st_size);
+    close(fd);
+    for (int i = 0; i < 150; i++) {
+        size_t size = (size_t)st.st_size;
+        size_t at = (size_t)i * 7919 % size;
+        fd = open(path, O_WRONLY | O_TRUNC);
+        if (i % 3 == 0) {
+            ck_assert_int_eq(write(fd, bytes, at), (ssize_t)at);
+        } else {
+            bytes[at] ^= 0x41;
+            ck_assert_int_eq(write(fd, bytes, size), (ssize_t)size);
+            bytes[at] ^= 0x41;
+        }
+        close(fd);
+        struct package *p = NULL;
+        struct digest found;
+        /* A flipped byte in free space or the report changes nothing that is digested. */
+        if (package_open(path, &digest, &p, &found, NULL) == 0) {
+            ck_assert(i % 3 != 0);
+            ck_assert(digest_equal(&digest, &found));
+        }
+        package_free(p);
+    }
+    free(bytes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("package");
+    TCase *t = tcase_create("package");
+    tcase_set_timeout(t, 60);
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, round_trip);
+    tcase_add_test(t, digest_covers_all_but_the_report);
+    tcase_add_loop_test(t, verify_names_the_fault, 0, 17);
+    tcase_add_loop_test(t, tampered_file_is_refused, 0, 19);
+    tcase_add_test(t, truncated_or_flipped_file_never_passes);
+    suite_add_tcase(suite, t);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
