@@ -66,9 +66,11 @@ static bool arena_grow(struct arena *a, size_t need)
 
 void *arena_try_alloc(struct arena *a, size_t size, size_t align)
 {
-    if (a->fail_after != 0 && --a->fail_after == 0) {
-        a->fail_after = 1; /* and every later one */
+    if (a->fail_after == ARENA_FAIL_NOW) {
         return NULL;
+    }
+    if (a->fail_after != 0 && --a->fail_after == 0) {
+        a->fail_after = ARENA_FAIL_NOW; /* the next one and every later one */
     }
     if (size > SIZE_MAX / 2) {
         return NULL;

@@ -21,13 +21,16 @@
 
 struct arena_chunk;
 
+#define ARENA_FAIL_NOW UINT64_MAX
+
 struct arena {
     struct arena_chunk *head; /* newest chunk, owned */
     size_t limit_bytes;       /* total of all chunks stays at or below it */
     size_t used_bytes;        /* handed out, padding included */
     size_t peak_bytes;        /* largest used_bytes seen */
     size_t chunk_bytes;       /* held from malloc */
-    uint64_t fail_after;      /* test hook: that many allocations succeed, the next fails; 0 off */
+    uint64_t fail_after;      /* test hook: that many allocations succeed, all later ones fail;
+                               * 0 off, ARENA_FAIL_NOW fails the very next */
     jmp_buf recover;          /* valid while has_recover */
     bool has_recover;
 };
