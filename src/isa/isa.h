@@ -14,6 +14,14 @@
  *
  * Invariants: (1) within one unit no two rows match one word; (2) decode(encode(x)) == x for all
  * legal x; (3) parse(print(x)) == x; (4) rows are ordered as in isa.def and enum isa_op follows.
+ *
+ * Pairs and quads are held as their first register number. The hardware ignores the low bits of
+ * such a field, so isa_decode() clears them in v[]; isa_encode() refuses unaligned numbers.
+ *
+ * Several forms may take the same text (an immediate that both the signed and the zero-extended
+ * form hold). isa_select() takes the signed form first, as the vendor's assembler does; the others
+ * print with the vendor's suffix (`addz`), or, where the vendor has none, with ours (`oriz` for a
+ * shifted immediate of 0), so that printed text names one form.
  */
 #ifndef ISA_ISA_H
 #define ISA_ISA_H
@@ -61,6 +69,12 @@ enum isa_kind {
     ISA_ABS,    /* absolute byte address, encoded / 4 */
 };
 
+/* One run of an operand's bits: bits v_lo .. v_lo + bits - 1 of the stored number lie from bit `at`
+ * of the word upwards. */
+struct isa_piece {
+    uint8_t v_lo, bits, at;
+};
+
 struct isa_operand {
     char letter;         /* 'a'..'e' */
     uint8_t kind;        /* enum isa_kind */
@@ -70,6 +84,7 @@ struct isa_operand {
     bool is_read;        /* false for a pure destination */
     const char *suffix;  /* mandatory text after the register: "", "+=", "++", ">>", "@" */
     const char *meaning; /* "csr", "rpt", "stride", "rnd", "synczone", "sctl", ... or "" */
+    struct isa_piece pieces[3]; /* ends at the first with bits == 0 */
 };
 
 struct isa_info {
@@ -92,7 +107,8 @@ struct insn {
 const struct isa_info *isa_info(enum isa_op op); /* valid for 1..ISA_OP_COUNT-1 */
 /* Words the instruction occupies: 2 for sendpicp, else 1. */
 int isa_words(enum isa_op op);
-/* False when the word is no instruction of that unit. */
+/* False when the word is no instruction of that unit. Wrong low bits of pairs and quads are cleared,
+ * bits that the form ignores are not looked at. */
 bool isa_decode(uint32_t word, enum isa_unit unit, struct insn *ret);
 /* -ERR_ASM when an operand does not fit; the text names it and its range. */
 int isa_encode(const struct insn *insn, uint32_t *ret_word, struct err *err);
@@ -102,14 +118,46 @@ uint32_t isa_sendpicp_data(uint32_t xpic, uint32_t pic);
 /* Text of one instruction without label or newline: "add $m0, $m1, 5". Returns the length that
  * snprintf would. */
 int isa_print(const struct insn *insn, char *buf, size_t n);
+/* As isa_print() with "$NAME" for the control registers of that unit (get, put, uget, uput). */
+int isa_print_named(const struct insn *insn, enum isa_unit unit, char *buf, size_t n);
 /* One instruction in the syntax of isa_print(), plus the aliases of the vendor's assembler (nop,
  * mov, ...). Used by tests and listings; the assembler has expressions and labels of its own.
  * err->where is "column N". */
 int isa_parse(const char *text, enum isa_unit unit, struct insn *ret, struct err *err);
 
-/* All forms of a mnemonic in a unit, in table order; returns their number (at most n stored).
- * For the assembler, which picks by operands. */
+/* All forms of a mnemonic in a unit, in table order; returns their number (at most n stored). */
 int isa_forms(const char *mnemonic, enum isa_unit unit, enum isa_op *ret, int n);
+
+/* One operand as written, before a form is chosen. */
+enum isa_arg_type {
+    ISA_ARG_M,      /* $m registers first .. first + count - 1 */
+    ISA_ARG_A,      /* $a registers */
+    ISA_ARG_NUMBER, /* value */
+    ISA_ARG_CSR,    /* value is isa_csr_number() */
+    ISA_ARG_CWEI,   /* value is the weight entry of "$CWEI_m_n" */
+};
+
+struct isa_arg {
+    uint8_t type; /* enum isa_arg_type */
+    uint8_t first, count;
+    char suffix[3];    /* "", "B", "BL", "BU", "+=", "++", ">>", "@" */
+    bool is_relocated; /* ISA_ARG_NUMBER known only at link time: an address below 2^20 */
+    int64_t value;
+};
+
+#define ISA_MAX_ARGS 8
+#define ISA_MNEMONIC_MAX 24 /* with the final 0 */
+
+/* A register as in "$m0", "$a0:3", "$a2:BL", "$m4+=", "$ap1", "$azeros", "$FP_CTL", "$CWEI_0_1".
+ * text starts at '$'. Returns the characters used, or 0 when it is no register or CSR. */
+size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct isa_arg *ret);
+
+/* Picks the form of a mnemonic (or alias) that takes these operands and fills insn. On failure the
+ * text says why and *ret_bad is the operand at fault, -1 for the mnemonic or the number of
+ * operands. An operand with is_relocated is given the value 0; *ret_relocated is then the letter's
+ * index of v[], else -1. ret_bad and ret_relocated may not be NULL. */
+int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
+    struct insn *ret, int *ret_bad, int *ret_relocated, struct err *err);
 
 /* Control and status registers, by the vendor's names without '$' ("WSR", "INCOMING_MUX").
  * Upper worker registers (uget/uput) have numbers 256..; their instructions encode the low 8
