@@ -1,0 +1,93 @@
+/* The compiler as a library: a canonical graph in, a package file out (design.md section 3).
+ *
+ * Job: runs the pass table of passes.c in one loop that checks what a pass needs, times it,
+ * verifies its product, prints it on request, rewinds scratch memory and reports an event.
+ * Input: a graph (borrowed), options, the graph's key. Output: one package file at a path that
+ * does not exist yet, its digest, times and figures.
+ *
+ *   graph ─ plan (finalists) ─ tile_graph ─ placement ─ exchange_plan ─ images ─ package
+ *
+ * Events carry a stable id, the message of the run log, and fields as JSON text:
+ *   plan.finalist            one a retained finalist: estimated cycles and bytes
+ *   plan.scheduled           one a finalist that was lowered, placed and scheduled
+ *   plan.selected            the finalist taken
+ *   package.phase            one a pass: phase, elapsed_ms, success
+ *   package.lowered, package.support_memory, package.cost, exchange.placement
+ *
+ * Same graph and options give the same bytes (R22): no time, address or hash order reaches the
+ * package; times reach events and the result only.
+ *
+ * Everything is made in two arenas of this call, limited by memory_bytes. Running out of them is
+ * ERR_COMPILE_OOM; a program too large for the tiles is ERR_DOES_NOT_FIT and names the tile.
+ */
+#ifndef COMPILE_COMPILE_H
+#define COMPILE_COMPILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/digest.h"
+#include "base/err.h"
+#include "graph/graph.h"
+
+#define COMPILE_MAX_FINALISTS   4
+#define COMPILE_MAX_PASSES      32
+#define COMPILE_DEFAULT_TILES   64
+#define COMPILE_DEFAULT_MEMORY  (2ull << 30)
+
+enum compile_accumulate { ACCUMULATE_F32, ACCUMULATE_F16 };
+
+/* Options that change code. */
+struct compile_options {
+    uint32_t tiles;                    /* first N logical tiles, 1..1472 */
+    enum compile_accumulate accumulate;
+};
+
+/* Text of the options as the package holds them: {"accumulate":"f32","tiles":64}. */
+const char *compile_options_json(const struct compile_options *o, struct arena *a);
+/* -ERR_INVALID with the option's name and range. */
+int compile_options_check(const struct compile_options *o, struct err *err);
+
+/* fields_json: one JSON object, borrowed during the call. */
+typedef void compile_event_fn(
+    void *arg, const char *event, const char *message, const char *fields_json);
+
+struct compile_job {
+    const struct graph *graph;    /* canonical, borrowed */
+    struct compile_options options;
+    const char *key;              /* 64 hex, borrowed */
+    const char *compiler_id;      /* 64 hex, borrowed */
+    const char *package_path;     /* new file */
+    uint64_t memory_bytes;        /* limit of both arenas together, 0 = default */
+    uint64_t fail_after;          /* test hook of the main arena (base/arena.h), 0 = off */
+    compile_event_fn *event;      /* may be NULL */
+    void *event_arg;
+    const char *print;            /* stages to print, comma-separated ("plan,place"), or NULL */
+    FILE *print_to;               /* borrowed; required with print */
+};
+
+struct compile_pass_time {
+    const char *name;             /* static */
+    double elapsed_ms;
+    uint64_t peak_bytes;          /* of both arenas */
+};
+
+struct compile_result {
+    struct digest digest;
+    uint64_t bytes;               /* of the package file */
+    struct compile_pass_time passes[COMPILE_MAX_PASSES];
+    uint32_t pass_count;
+    uint32_t tiles;               /* option */
+    uint32_t active_tiles;        /* that run kernels or exchange */
+    uint32_t exchange_phases;
+    uint32_t kernel_calls;        /* over all tiles */
+    uint64_t estimated_cycles;    /* compute + scheduled exchange + barriers of one run */
+    uint64_t exchange_cycles;     /* the exchange part of it, barriers included */
+    uint32_t finalists, selected;
+};
+
+int compile_run(const struct compile_job *job, struct compile_result *ret, struct err *err);
+
+#endif
