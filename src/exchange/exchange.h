@@ -5,8 +5,7 @@
  * its own. Everything is in local events: T (target_route_time) converts.
  *
  * Two layers: the phase scheduler (exchange_schedule_phase: pure, tiles and addresses in, rows
- * out), used by the vectors runner as well, and exchange_build() which feeds it a placed tile
- * graph (declared in exchange_build.c's users' header lower/lower.h types).
+ * out), used by the vectors runner as well, and build.h which feeds it a placed tile graph.
  *
  * Invariants: (1) transmit lanes, multiplexer and payload windows of a tile never overlap (4.1);
  * (2) a control never falls on S or S+1 of an own send (2.5); (3) send and receive of a tile never
@@ -18,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -59,11 +59,26 @@ struct exchange_row {
     uint32_t incoming_base;     /* INCOMING_BASE on entry, 0 in absolute form */
 };
 
+struct exchange_switch { /* write of OUTGOING_BASE in the row of a transfer's source (5.5) */
+    uint32_t after;         /* index of the transfer that it follows in order of placement */
+    uint8_t reg;            /* $m register that holds the base */
+    int32_t start, end;     /* events; filled by the scheduler */
+};
+
 struct exchange_options {
     bool list_order;      /* place in list order with `requested` as lower bound (vectors) */
     bool ignore_elements; /* no SRAM rule (vectors' `phases`) */
     bool always_trial;    /* encoding trial at each insertion (5.7 phases) */
+    bool plain;           /* rows, dependency starts and tails exactly as 3.5, 4.4 and 2.4 say; else
+                           * point form is placed as absolute, 52 words have the common tail, a
+                           * dependent transfer waits for its own tile only, rows may be aligned
+                           * by splitting any earlier instruction */
+    bool try_paired;      /* own order only: also schedule with every eligible transfer paired and
+                           * keep the shorter; exchange_phase.forms tells what became of each */
+    uint32_t effort;      /* own order only: policies tried, 0 = by size of the phase */
     const uint32_t *order; /* given order of placement (vectors' `schedules`), NULL = choose */
+    const struct exchange_switch *switches; /* base writes, ascending `after`; vectors */
+    uint32_t switch_count;
 };
 
 struct exchange_phase {
@@ -73,7 +88,23 @@ struct exchange_phase {
     uint32_t horizon;                /* max over rows */
     uint32_t lower_bound;            /* busiest endpoint (5.1) */
     uint32_t max_row_bytes;
+    uint64_t total_row_bytes;
+    uint32_t *order;                 /* order of placement; address-free, can be given again */
+    enum exchange_form *forms;       /* form used, by transfer */
+    struct exchange_switch *switches; /* by index of the options' */
+    uint32_t switch_count;
+    bool ignore_elements;            /* as scheduled: the verifier skips the SRAM rule too */
+    bool used_trials;                /* a misaligned row made every insertion a trial (5.7) */
 };
+
+struct exchange_dependency { /* list order that overlapping bytes impose (4.4) */
+    uint32_t before, after;
+    struct logical_tile tile;
+    uint8_t kind;               /* enum exchange_hazard */
+};
+
+enum exchange_hazard { EXCHANGE_READ_AFTER_WRITE, EXCHANGE_WRITE_AFTER_READ,
+    EXCHANGE_WRITE_AFTER_WRITE };
 
 /* Checks each transfer alone: the rejections of the vectors (zero words, too long, source only,
  * duplicate receiver, incomplete pair, coinciding controls ...). Text says which rule. */
@@ -86,5 +117,14 @@ int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t 
  * exactly once by the intended source word, all rules of 7.3. */
 int exchange_verify_phase(const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_phase *phase, struct arena *a, struct err *err);
+
+/* Direct dependencies, ascending (after, before, tile, kind), arena. */
+void exchange_dependencies(const struct exchange_transfer *transfers, uint32_t count,
+    struct arena *a, struct exchange_dependency **ret, uint32_t *ret_count);
+/* Structure of a phase without addresses: equal keys may try each other's stored order. */
+uint64_t exchange_structure(const struct exchange_transfer *transfers, uint32_t count);
+/* Timeline of every row: instructions, events covered, controls. Stable text. */
+int exchange_print_phase(const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_phase *phase, FILE *out);
 
 #endif

@@ -1,0 +1,171 @@
+/* What the files of the exchange scheduler share.
+ *
+ * A phase is held as lanes (one a tile that takes part) and shapes (one a transfer). A shape is
+ * the transfer's primitive at schedule offset 0: when its items leave and, for every receiver (a
+ * leg), when the multiplexer must select and when item 0 arrives. Placing a transfer means to find
+ * an offset and to add it to every event of the shape; nothing else about a transfer can move.
+ *
+ * A lane holds what is already placed on a tile, sparse and sorted: sends, controls, receive
+ * windows, base writes. Sends may fill gaps, receives only append (fact sheet 4.1).
+ */
+#ifndef EXCHANGE_EXCHANGE_INTERNAL_H
+#define EXCHANGE_EXCHANGE_INTERNAL_H
+
+#include "base/vec.h"
+#include "exchange/exchange.h"
+
+#define ROW_RETURN       0x43A00000u /* br $m10 */
+#define ROW_TAIL         5           /* events from the last arrival to the end of a row (2.3) */
+#define SEND_LEAST       6           /* least length of a sender's primitive (2.4) */
+#define BASE_WRITE       13          /* events of a put (3.1) */
+#define FORMAT_LEAD      2           /* format goes on that long before item 0 arrives (6) */
+
+enum control_kind { /* also the selector of sendpic */
+    CONTROL_MUX = 0,     /* own multiplexer := value */
+    CONTROL_PAIR = 1,    /* own and, one event later, the partner's multiplexer */
+    CONTROL_POINTER = 2, /* incoming pointer := value */
+    CONTROL_FORMAT = 3,  /* item width and direction := value */
+};
+
+struct control {
+    int32_t event;
+    uint32_t value;
+    uint8_t kind;      /* enum control_kind */
+    uint8_t can_merge; /* ordinary multiplexer or ordinary pointer: may share one sendpicp (6) */
+};
+
+struct send_piece {
+    int32_t start, end; /* end - start items */
+    int32_t horizon;
+    uint32_t item_addr;
+    uint32_t elements;  /* mask */
+    uint8_t sctl;
+};
+
+struct receive_span {
+    int32_t start, end; /* arrival of item 0, receiver horizon */
+    uint32_t elements;
+};
+
+struct base_write {
+    int32_t start, end;
+    uint8_t reg;
+};
+
+struct leg { /* one receiver of a transfer, events at offset 0 */
+    uint16_t lane;
+    int16_t select;    /* source window begins: X, on the late member of a pair F */
+    int16_t arrival;   /* A */
+    uint8_t is_late;   /* late member of a pair: writes no multiplexer */
+    uint8_t direction; /* of the route; format value of a pair */
+    uint32_t addr;
+    uint32_t mux;      /* value written at `select` */
+};
+
+struct shape {
+    uint16_t lane;      /* of the source */
+    uint16_t partner;   /* lane that is borrowed; own lane when none */
+    int16_t send_start;
+    uint8_t sctl;
+    uint8_t is_paired;
+    uint8_t form;
+    int32_t items;
+    int32_t send_length; /* sender horizon at offset 0 */
+    uint32_t elements;   /* of the source bytes */
+    uint32_t first_leg, leg_count;
+};
+
+struct lane {
+    struct physical_tile tile;
+    VEC(struct send_piece) sends;      /* by start, disjoint */
+    VEC(struct control) controls;      /* by event, at most 2 an event */
+    VEC(struct receive_span) receives; /* by start */
+    VEC(struct base_write) switches;
+    int32_t loan_end;    /* later sends start here at the earliest */
+    int32_t send_end;    /* end of the last send */
+    int32_t mux_end;     /* source windows end */
+    int32_t payload_end; /* A + n of the last message */
+    int32_t plain_end;   /* A + n of the last ordinary message */
+    int32_t horizon;
+    int32_t idle_event;  /* where the last idle selection stands, -1 none */
+    uint8_t idle_kind;
+    int32_t format_end;  /* event of the last format-off control, -1 none */
+    uint8_t format;      /* its format before */
+    uint32_t next_addr;  /* where the pointer stands after the last ordinary message, 0 unknown */
+    uint32_t incoming_base;
+    uint32_t receive_count; /* messages of the whole phase */
+    uint32_t send_left, receive_left; /* pressure: items not yet placed */
+    uint32_t changed_at;    /* insertions of the whole phase up to the last one here */
+};
+
+struct problem {
+    const struct exchange_transfer *transfers;
+    uint32_t count;
+    const struct exchange_options *options;
+    struct arena *a;
+    struct lane *lanes;   /* ascending logical */
+    uint32_t lane_count;
+    uint16_t *lane_of;    /* by logical tile, UINT16_MAX = idle */
+    struct shape *shapes;
+    struct leg *legs;
+    struct exchange_dependency *deps; /* ascending `after` */
+    uint32_t dep_count;
+    uint32_t *dep_first;  /* count + 1 */
+    struct exchange_placed *placed;
+    struct exchange_switch *switches;
+    bool try_rows;        /* encode at every insertion */
+};
+
+/* routes.c */
+uint32_t element_mask(uint32_t addr, uint32_t bytes); /* units of 4.3: bit per 16 or 32 KiB */
+void problem_shapes(struct problem *p);
+int32_t leg_tail(const struct problem *p, const struct shape *s);
+
+/* encode.c: words of one row, rule 3.5. Returns false when a pair of controls cannot be aligned.
+ * ret may be NULL: a trial. */
+bool row_encode(const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret);
+
+/* lanes.c */
+int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset);
+int32_t lane_search_elements(const struct problem *p, uint32_t t, int32_t offset);
+void lane_insert(struct problem *p, uint32_t t, int32_t offset);
+void lane_switch(struct problem *p, struct exchange_switch *s);
+void lanes_reset(struct problem *p);
+
+/* schedule.c */
+int32_t dependency_start(const struct problem *p, uint32_t t); /* predecessors are placed */
+int32_t settle(const struct problem *p, uint32_t t, int32_t from); /* least legal offset */
+int32_t lanes_horizon(const struct problem *p);
+
+/* order.c: a good order of placement; leaves the lanes in any state. */
+void order_choose(struct problem *p, uint32_t *order);
+
+/* decode.c */
+struct row_send {
+    int32_t start, end;
+    uint32_t item_addr; /* base is 0 in all that the verifier sees */
+    uint8_t sctl;
+    uint8_t continues;  /* the piece before ends here and the stream runs on */
+};
+struct row_write {
+    int32_t event;
+    uint32_t value;
+    uint8_t kind;
+};
+struct row_decoded {
+    VEC(struct row_send) sends;
+    VEC(struct row_write) writes;
+    VEC(struct base_write) switches;
+    int32_t horizon;
+};
+struct row_step { /* one instruction, for listings */
+    uint32_t index, words;
+    int32_t start, end;
+    char text[96];
+};
+int row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
+    struct err *err);
+/* Text of the instruction at words[0]; returns words taken, 0 when it is none of 3.1. */
+uint32_t row_step_text(const uint32_t *words, uint32_t left, int32_t now, struct row_step *ret);
+
+#endif

@@ -1,0 +1,228 @@
+/* Own order of placement: list scheduling (5.2).
+ *
+ * A heap of ready transfers, keyed by the least offset that is open to each now and by the pressure
+ * on its endpoints (items not yet placed there). Placing a transfer can only make the other keys
+ * worse: offsets rise, pressure falls. So a key that is recomputed when it reaches the top, and put
+ * back if it has worsened, gives exactly the order that fresh keys would. Each policy weighs the
+ * two parts differently; the shortest result wins, the earlier policy on a tie. The number of
+ * policies is a matter of work, never of time, so that equal input gives equal rows.
+ */
+#include "exchange/exchange_internal.h"
+
+#include <string.h>
+
+struct entry {
+    int64_t score;    /* less is sooner */
+    uint32_t pressure;
+    uint32_t transfer;
+};
+
+struct greedy {
+    struct problem *p;
+    struct entry *heap;
+    uint32_t heap_len;
+    int32_t *offset;     /* last known least offset, by transfer */
+    uint32_t *keyed_at;  /* insertions when the key was made */
+    uint32_t *waits;     /* predecessors not yet placed */
+    uint32_t *succ_first, *succ;
+    uint32_t inserted;
+    bool is_directional;
+    uint32_t weight;     /* of pressure, in 1/16 events an item */
+};
+
+static bool entry_less(const struct entry *a, const struct entry *b)
+{
+    if (a->score != b->score) {
+        return a->score < b->score;
+    }
+    if (a->pressure != b->pressure) {
+        return a->pressure > b->pressure;
+    }
+    return a->transfer < b->transfer;
+}
+
+static void heap_down(struct greedy *g, uint32_t i)
+{
+    struct entry e = g->heap[i];
+    for (;;) {
+        uint32_t child = 2 * i + 1;
+        if (child >= g->heap_len) {
+            break;
+        }
+        if (child + 1 < g->heap_len && entry_less(&g->heap[child + 1], &g->heap[child])) {
+            child++;
+        }
+        if (!entry_less(&g->heap[child], &e)) {
+            break;
+        }
+        g->heap[i] = g->heap[child];
+        i = child;
+    }
+    g->heap[i] = e;
+}
+
+static void heap_push(struct greedy *g, struct entry e)
+{
+    uint32_t i = g->heap_len++;
+    while (i > 0 && entry_less(&e, &g->heap[(i - 1) / 2])) {
+        g->heap[i] = g->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    g->heap[i] = e;
+}
+
+static void heap_drop_top(struct greedy *g)
+{
+    g->heap[0] = g->heap[--g->heap_len];
+    if (g->heap_len > 1) {
+        heap_down(g, 0);
+    }
+}
+
+static uint32_t pressure_of(const struct greedy *g, const struct shape *s)
+{
+    const struct problem *p = g->p;
+    const struct lane *l = &p->lanes[s->lane];
+    uint32_t most = l->send_left + (g->is_directional ? 0 : l->receive_left);
+    for (uint32_t i = 0; i < s->leg_count; i++) {
+        l = &p->lanes[p->legs[s->first_leg + i].lane];
+        uint32_t here = l->receive_left + (g->is_directional ? 0 : l->send_left);
+        most = here > most ? here : most;
+    }
+    return most;
+}
+
+static struct entry make_entry(struct greedy *g, uint32_t t)
+{
+    const struct shape *s = &g->p->shapes[t];
+    g->offset[t] = settle(g->p, t, g->offset[t]);
+    g->keyed_at[t] = g->inserted;
+    uint32_t pressure = pressure_of(g, s);
+    int64_t start = (int64_t)g->offset[t] * 16;
+    return (struct entry){start - (int64_t)g->weight * pressure, pressure, t};
+}
+
+static bool is_current(const struct greedy *g, uint32_t t)
+{
+    const struct problem *p = g->p;
+    const struct shape *s = &p->shapes[t];
+    uint32_t at = g->keyed_at[t];
+    if (p->lanes[s->lane].changed_at > at || p->lanes[s->partner].changed_at > at) {
+        return false;
+    }
+    for (uint32_t i = 0; i < s->leg_count; i++) {
+        if (p->lanes[p->legs[s->first_leg + i].lane].changed_at > at) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void mark_changed(struct greedy *g, uint32_t t)
+{
+    struct problem *p = g->p;
+    const struct shape *s = &p->shapes[t];
+    g->inserted++;
+    p->lanes[s->lane].changed_at = g->inserted;
+    p->lanes[s->partner].changed_at = g->inserted;
+    for (uint32_t i = 0; i < s->leg_count; i++) {
+        p->lanes[p->legs[s->first_leg + i].lane].changed_at = g->inserted;
+    }
+}
+
+static void make_ready(struct greedy *g, uint32_t t)
+{
+    g->offset[t] = dependency_start(g->p, t);
+    heap_push(g, make_entry(g, t));
+}
+
+static void index_successors(struct greedy *g)
+{
+    const struct problem *p = g->p;
+    g->succ_first = ARENA_ARRAY(p->a, uint32_t, (size_t)p->count + 2);
+    g->succ = ARENA_ARRAY(p->a, uint32_t, p->dep_count);
+    for (uint32_t i = 0; i < p->dep_count; i++) {
+        g->succ_first[p->deps[i].before + 2]++;
+    }
+    for (uint32_t t = 0; t < p->count; t++) {
+        g->succ_first[t + 2] += g->succ_first[t + 1];
+    }
+    for (uint32_t i = 0; i < p->dep_count; i++) {
+        g->succ[g->succ_first[p->deps[i].before + 1]++] = p->deps[i].after;
+    }
+}
+
+static void run(struct greedy *g, uint32_t *order)
+{
+    struct problem *p = g->p;
+    lanes_reset(p);
+    g->heap_len = 0;
+    g->inserted = 0;
+    for (uint32_t t = 0; t < p->count; t++) {
+        g->waits[t] = p->dep_first[t + 1] - p->dep_first[t];
+        if (g->waits[t] == 0) {
+            make_ready(g, t);
+        }
+    }
+    for (uint32_t n = 0; n < p->count;) {
+        uint32_t t = g->heap[0].transfer;
+        if (!is_current(g, t)) {
+            g->heap[0] = make_entry(g, t);
+            heap_down(g, 0);
+            continue;
+        }
+        heap_drop_top(g);
+        lane_insert(p, t, g->offset[t]);
+        mark_changed(g, t);
+        order[n++] = t;
+        for (uint32_t i = g->succ_first[t]; i < g->succ_first[t + 1]; i++) {
+            if (--g->waits[g->succ[i]] == 0) {
+                make_ready(g, g->succ[i]);
+            }
+        }
+    }
+}
+
+struct policy {
+    bool is_directional;
+    uint32_t weight;
+};
+
+static const struct policy policies[] = {
+    {true, 0}, {false, 0}, {true, 1}, {true, 4}, {false, 1}, {true, 16}, {false, 4}, {true, 64},
+};
+
+#define POLICIES ((uint32_t)(sizeof policies / sizeof policies[0]))
+
+static uint32_t policy_count(const struct problem *p)
+{
+    if (p->options->effort != 0) {
+        return p->options->effort < POLICIES ? p->options->effort : POLICIES;
+    }
+    return p->count <= 4096 ? POLICIES : p->count <= 32768 ? 4 : 2;
+}
+
+void order_choose(struct problem *p, uint32_t *order)
+{
+    struct greedy g = {
+        .p = p,
+        .heap = ARENA_ARRAY(p->a, struct entry, (size_t)p->count + 1),
+        .offset = ARENA_ARRAY(p->a, int32_t, p->count),
+        .keyed_at = ARENA_ARRAY(p->a, uint32_t, p->count),
+        .waits = ARENA_ARRAY(p->a, uint32_t, p->count),
+    };
+    index_successors(&g);
+    uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);
+    int32_t best = INT32_MAX;
+    uint32_t n = policy_count(p);
+    for (uint32_t i = 0; i < n; i++) {
+        g.is_directional = policies[i].is_directional;
+        g.weight = policies[i].weight;
+        run(&g, tried);
+        int32_t horizon = lanes_horizon(p);
+        if (horizon < best) {
+            best = horizon;
+            memcpy(order, tried, p->count * sizeof *order);
+        }
+    }
+}

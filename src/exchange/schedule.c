@@ -1,0 +1,476 @@
+/* The phase scheduler: checks, lanes and shapes, placement in a given or chosen order, rows.
+ *
+ * Placement is one loop over the order; every transfer goes to the least offset that dependencies,
+ * lanes, controls and memory elements allow. Rows are encoded once at the end; only when one
+ * cannot be aligned is everything placed again with an encoding trial at each insertion, which
+ * moves the offending transfer one event later (5.7). The trial always succeeds beyond the last
+ * event of the lanes involved, so that pass ends.
+ */
+#include "exchange/exchange_internal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_EVENTS (1 << 28) /* per lane; offsets stay far from overflow */
+
+static const struct leg *leg_on(const struct problem *p, uint32_t t, uint16_t lane)
+{
+    const struct shape *s = &p->shapes[t];
+    for (uint32_t i = 0; i < s->leg_count; i++) {
+        if (p->legs[s->first_leg + i].lane == lane) {
+            return &p->legs[s->first_leg + i];
+        }
+    }
+    return NULL;
+}
+
+static int32_t completion(const struct problem *p, uint32_t t)
+{
+    const struct shape *s = &p->shapes[t];
+    int32_t end = p->placed[t].send_end;
+    for (uint32_t i = 0; i < s->leg_count; i++) {
+        int32_t at = (int32_t)p->placed[t].offset + p->legs[s->first_leg + i].arrival + s->items;
+        end = at > end ? at : end;
+    }
+    return end;
+}
+
+/* Least offset that one dependency leaves, in the events of the tile where the bytes overlap. */
+static int32_t dependency_offset(const struct problem *p, const struct exchange_dependency *d)
+{
+    if (p->options->plain) {
+        return completion(p, d->before);
+    }
+    const struct shape *before = &p->shapes[d->before];
+    const struct shape *after = &p->shapes[d->after];
+    uint16_t lane = p->lane_of[d->tile.n];
+    int32_t end = p->placed[d->before].send_end;
+    if (d->kind != EXCHANGE_WRITE_AFTER_READ) {
+        end = (int32_t)p->placed[d->before].offset + leg_on(p, d->before, lane)->arrival +
+            before->items;
+    }
+    if (d->kind == EXCHANGE_READ_AFTER_WRITE) {
+        return end + ROW_TAIL - after->send_start;
+    }
+    return end - leg_on(p, d->after, lane)->arrival;
+}
+
+int32_t dependency_start(const struct problem *p, uint32_t t)
+{
+    int32_t start = (int32_t)p->transfers[t].requested;
+    for (uint32_t i = p->dep_first[t]; i < p->dep_first[t + 1]; i++) {
+        int32_t at = dependency_offset(p, &p->deps[i]);
+        start = at > start ? at : start;
+    }
+    return start;
+}
+
+int32_t settle(const struct problem *p, uint32_t t, int32_t o)
+{
+    for (;;) {
+        o = lane_search(p, t, o);
+        if (p->options->ignore_elements) {
+            return o;
+        }
+        int32_t later = lane_search_elements(p, t, o);
+        if (later == o) {
+            return o;
+        }
+        o = later;
+    }
+}
+
+/* ---- encoding trials ---------------------------------------------------------------------- */
+
+/* Lanes that an insertion changes: the source, its partner, the receivers; without repeats,
+ * because undoing one twice would bring back a half-made state. */
+static uint32_t touched_lanes(const struct problem *p, uint32_t t, uint16_t *ret)
+{
+    const struct shape *s = &p->shapes[t];
+    uint32_t n = 0;
+    ret[n++] = s->lane;
+    if (s->partner != s->lane) {
+        ret[n++] = s->partner;
+    }
+    for (uint32_t i = 0; i < s->leg_count; i++) {
+        uint16_t lane = p->legs[s->first_leg + i].lane;
+        if (lane != s->lane && lane != s->partner) {
+            ret[n++] = lane;
+        }
+    }
+    return n;
+}
+
+static void lane_save(struct problem *p, struct lane *l, struct lane *copy)
+{
+    *copy = *l;
+    copy->sends.data = arena_memdup(p->a, l->sends.data, l->sends.len * sizeof *l->sends.data);
+    copy->controls.data =
+        arena_memdup(p->a, l->controls.data, l->controls.len * sizeof *l->controls.data);
+}
+
+static void lane_restore(struct lane *l, const struct lane *copy)
+{
+    struct lane now = *l;
+    *l = *copy;
+    l->sends.data = now.sends.data;
+    l->controls.data = now.controls.data;
+    if (copy->sends.len > 0) {
+        memcpy(l->sends.data, copy->sends.data, copy->sends.len * sizeof *copy->sends.data);
+    }
+    if (copy->controls.len > 0) {
+        memcpy(l->controls.data, copy->controls.data,
+            copy->controls.len * sizeof *copy->controls.data);
+    }
+}
+
+/* Inserts and keeps it if every row involved can still be encoded. */
+static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
+{
+    uint16_t touched[TARGET_TILES + 2];
+    uint32_t n = touched_lanes(p, t, touched);
+    for (uint32_t i = 0; i < n; i++) { /* after this nothing below allocates but the copies */
+        struct lane *l = &p->lanes[touched[i]];
+        vec_reserve(p->a, &l->sends, l->sends.len + 1);
+        vec_reserve(p->a, &l->controls, l->controls.len + 8);
+        vec_reserve(p->a, &l->receives, l->receives.len + 1);
+    }
+    struct arena_mark mark = arena_mark(p->a);
+    struct lane *copies = ARENA_ARRAY(p->a, struct lane, n);
+    for (uint32_t i = 0; i < n; i++) {
+        lane_save(p, &p->lanes[touched[i]], &copies[i]);
+    }
+    lane_insert(p, t, offset);
+    bool fits = true;
+    for (uint32_t i = 0; i < n && fits; i++) {
+        const struct shape *s = &p->shapes[t];
+        bool only_lends = touched[i] == s->partner && s->partner != s->lane &&
+            leg_on(p, t, s->partner) == NULL;
+        fits = only_lends || row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
+    }
+    for (uint32_t i = 0; i < n && !fits; i++) {
+        lane_restore(&p->lanes[touched[i]], &copies[i]);
+    }
+    arena_rewind(p->a, mark);
+    return fits;
+}
+
+static void place_transfer(struct problem *p, uint32_t t, int32_t from)
+{
+    int32_t o = settle(p, t, from);
+    if (!p->try_rows) {
+        lane_insert(p, t, o);
+        return;
+    }
+    while (!insert_if_encodable(p, t, o)) {
+        o = settle(p, t, o + 1);
+    }
+}
+
+/* ---- the problem -------------------------------------------------------------------------- */
+
+static int check_all(const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_options *options, struct err *err)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct exchange_transfer *t = &transfers[i];
+        int rc = exchange_check(t, err);
+        if (rc != 0) {
+            err_wrap(err, "transfer %u", i);
+            return rc;
+        }
+        for (uint32_t k = 0; k < t->dest_count && !options->ignore_elements; k++) {
+            if (t->dests[k].tile.n == t->source.n &&
+                (element_mask(t->dests[k].addr, 4 * t->words) &
+                    element_mask(t->source_addr, 4 * t->words)) != 0) {
+                return err_set(err, ERR_SCHEDULE,
+                    "transfer %u: tile %u sends to itself inside one memory element", i,
+                    t->source.n);
+            }
+        }
+        if (t->requested > MAX_EVENTS) {
+            return err_set(err, ERR_SCHEDULE, "transfer %u: offset %u, at most %d", i,
+                t->requested, MAX_EVENTS);
+        }
+    }
+    return 0;
+}
+
+static void make_lanes(struct problem *p)
+{
+    p->lane_of = ARENA_ARRAY(p->a, uint16_t, TARGET_TILES);
+    uint32_t *receives = ARENA_ARRAY(p->a, uint32_t, TARGET_TILES);
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct exchange_transfer *t = &p->transfers[i];
+        p->lane_of[t->source.n] = 1;
+        if (p->shapes[i].form == EXCHANGE_PAIRED) {
+            p->lane_of[t->source.n ^ 1] = 1;
+        }
+        for (uint32_t k = 0; k < t->dest_count; k++) {
+            p->lane_of[t->dests[k].tile.n] = 1;
+            receives[t->dests[k].tile.n]++;
+        }
+    }
+    for (uint32_t i = 0; i < TARGET_TILES; i++) {
+        p->lane_count += p->lane_of[i];
+    }
+    p->lanes = ARENA_ARRAY(p->a, struct lane, p->lane_count);
+    uint16_t n = 0;
+    for (uint32_t i = 0; i < TARGET_TILES; i++) {
+        if (p->lane_of[i] != 0) {
+            p->lanes[n].tile = target_physical((struct logical_tile){(uint16_t)i});
+            p->lanes[n].receive_count = receives[i];
+            p->lane_of[i] = n++;
+        } else {
+            p->lane_of[i] = UINT16_MAX;
+        }
+    }
+}
+
+/* A tile that receives one message in point form gets its address from INCOMING_BASE (5.7). */
+static void set_bases(struct problem *p)
+{
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct exchange_transfer *t = &p->transfers[i];
+        struct lane *l = &p->lanes[p->lane_of[t->dests[0].tile.n]];
+        if (p->shapes[i].form == EXCHANGE_POINT && l->receive_count == 1) {
+            l->incoming_base = t->dests[0].addr;
+        }
+    }
+}
+
+static void index_dependencies(struct problem *p)
+{
+    exchange_dependencies(p->transfers, p->count, p->a, &p->deps, &p->dep_count);
+    p->dep_first = ARENA_ARRAY(p->a, uint32_t, (size_t)p->count + 1);
+    uint32_t at = 0;
+    for (uint32_t t = 0; t <= p->count; t++) {
+        while (at < p->dep_count && p->deps[at].after < t) {
+            at++;
+        }
+        p->dep_first[t] = at;
+    }
+}
+
+static int problem_make(struct problem *p, bool all_paired, struct err *err)
+{
+    size_t legs = 0;
+    p->shapes = ARENA_ARRAY(p->a, struct shape, p->count);
+    for (uint32_t i = 0; i < p->count; i++) {
+        enum exchange_form form = p->transfers[i].form;
+        if (form == EXCHANGE_POINT && !p->options->plain) {
+            form = EXCHANGE_ABSOLUTE; /* saves the wait of up to 110 events (2.4) */
+        }
+        if (all_paired && form != EXCHANGE_PAIRED) {
+            struct exchange_transfer wide = p->transfers[i];
+            wide.form = EXCHANGE_PAIRED;
+            form = exchange_check(&wide, NULL) == 0 ? EXCHANGE_PAIRED : form;
+        }
+        p->shapes[i].form = (uint8_t)form;
+        legs += p->transfers[i].dest_count;
+    }
+    make_lanes(p);
+    p->legs = ARENA_ARRAY(p->a, struct leg, legs);
+    p->placed = ARENA_ARRAY(p->a, struct exchange_placed, p->count);
+    problem_shapes(p);
+    set_bases(p);
+    uint64_t events = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        events += (uint64_t)p->shapes[i].items + 256;
+    }
+    if (events > MAX_EVENTS) {
+        return err_set(err, ERR_SCHEDULE, "%u transfers need up to %llu events, at most %d",
+            p->count, (unsigned long long)events, MAX_EVENTS);
+    }
+    lanes_reset(p);
+    return 0;
+}
+
+static uint32_t busiest_endpoint(const struct problem *p)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        most = p->lanes[i].send_left > most ? p->lanes[i].send_left : most;
+        most = p->lanes[i].receive_left > most ? p->lanes[i].receive_left : most;
+    }
+    return most;
+}
+
+/* ---- placement ---------------------------------------------------------------------------- */
+
+static int check_order(const struct problem *p, const uint32_t *order, struct err *err)
+{
+    uint32_t *place = ARENA_ARRAY(p->a, uint32_t, p->count); /* place + 1 */
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (order[i] >= p->count || place[order[i]] != 0) {
+            return err_set(err, ERR_SCHEDULE, "order is not a permutation of %u transfers",
+                p->count);
+        }
+        place[order[i]] = i + 1;
+    }
+    for (uint32_t i = 0; i < p->dep_count; i++) {
+        if (place[p->deps[i].before] > place[p->deps[i].after]) {
+            return err_set(err, ERR_SCHEDULE,
+                "order places transfer %u before transfer %u, whose bytes it needs in tile %u",
+                p->deps[i].after, p->deps[i].before, p->deps[i].tile.n);
+        }
+    }
+    return 0;
+}
+
+static void place_in_order(struct problem *p, const uint32_t *order)
+{
+    lanes_reset(p);
+    uint32_t next_switch = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        place_transfer(p, order[i], dependency_start(p, order[i]));
+        while (next_switch < p->options->switch_count &&
+            p->switches[next_switch].after == order[i]) {
+            lane_switch(p, &p->switches[next_switch++]);
+        }
+    }
+}
+
+static bool all_encodable(const struct problem *p)
+{
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        if (!row_encode(&p->lanes[i], p->options->plain, NULL, NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int32_t lanes_horizon(const struct problem *p)
+{
+    int32_t most = 0;
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        most = p->lanes[i].horizon > most ? p->lanes[i].horizon : most;
+    }
+    return most;
+}
+
+static void place_all(struct problem *p, const uint32_t *order)
+{
+    p->try_rows = p->options->always_trial;
+    place_in_order(p, order);
+    if (!p->try_rows && !all_encodable(p)) {
+        p->try_rows = true;
+        place_in_order(p, order);
+    }
+}
+
+/* ---- result ------------------------------------------------------------------------------- */
+
+static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *err)
+{
+    ret->rows = ARENA_ARRAY(p->a, struct exchange_row, p->lane_count);
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        struct exchange_row *row = &ret->rows[i];
+        if (!row_encode(&p->lanes[i], p->options->plain, p->a, row)) {
+            return err_set(err, ERR_SCHEDULE, "row of tile %u cannot be aligned",
+                target_logical(p->lanes[i].tile).n);
+        }
+        uint32_t bytes = 4 * row->word_count;
+        ret->max_row_bytes = bytes > ret->max_row_bytes ? bytes : ret->max_row_bytes;
+        ret->total_row_bytes += bytes;
+        ret->horizon = row->horizon > ret->horizon ? row->horizon : ret->horizon;
+    }
+    ret->row_count = p->lane_count;
+    ret->placed = p->placed;
+    ret->forms = ARENA_ARRAY(p->a, enum exchange_form, p->count);
+    for (uint32_t i = 0; i < p->count; i++) {
+        ret->forms[i] = p->shapes[i].form;
+    }
+    ret->switches = p->switches;
+    ret->switch_count = p->options->switch_count;
+    ret->ignore_elements = p->options->ignore_elements;
+    ret->used_trials = p->try_rows;
+    return 0;
+}
+
+static int schedule_one(struct problem *p, bool all_paired, struct exchange_phase *ret,
+    struct err *err)
+{
+    int rc = problem_make(p, all_paired, err);
+    if (rc != 0) {
+        return rc;
+    }
+    *ret = (struct exchange_phase){.lower_bound = busiest_endpoint(p)};
+    index_dependencies(p);
+    if (p->options->switch_count > 0) {
+        p->switches = arena_memdup(p->a, p->options->switches,
+            p->options->switch_count * sizeof *p->options->switches);
+    }
+    ret->order = ARENA_ARRAY(p->a, uint32_t, p->count);
+    for (uint32_t i = 0; i < p->count; i++) {
+        ret->order[i] = p->options->order != NULL ? p->options->order[i] : i;
+    }
+    if (p->options->order != NULL) {
+        rc = check_order(p, ret->order, err);
+        if (rc != 0) {
+            return rc;
+        }
+    } else if (!p->options->list_order) {
+        order_choose(p, ret->order);
+    }
+    place_all(p, ret->order);
+    return make_rows(p, ret, err);
+}
+
+static int check_switches(const struct exchange_options *o, uint32_t count, struct err *err)
+{
+    for (uint32_t i = 0; i < o->switch_count; i++) {
+        if (o->switches[i].after >= count || o->switches[i].reg > 15) {
+            return err_set(err, ERR_SCHEDULE, "base write %u after transfer %u from $m%u", i,
+                o->switches[i].after, o->switches[i].reg);
+        }
+    }
+    return 0;
+}
+
+int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_options *options, struct arena *a, struct exchange_phase *ret,
+    struct err *err)
+{
+    static const struct exchange_options none = {0};
+    options = options != NULL ? options : &none;
+    int rc = check_all(transfers, count, options, err);
+    rc = rc != 0 ? rc : check_switches(options, count, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct exchange_phase best;
+    struct problem p = {.transfers = transfers, .count = count, .options = options, .a = a};
+    rc = schedule_one(&p, false, &best, err);
+    if (rc == 0 && options->try_paired && options->order == NULL && !options->list_order) {
+        struct exchange_phase wide;
+        struct problem q = {.transfers = transfers, .count = count, .options = options, .a = a};
+        rc = schedule_one(&q, true, &wide, err);
+        if (rc == 0 && wide.horizon < best.horizon) {
+            best = wide;
+        }
+    }
+    if (rc == 0) {
+        *ret = best;
+    }
+    return rc;
+}
+
+uint64_t exchange_structure(const struct exchange_transfer *transfers, uint32_t count)
+{
+    uint64_t h = 0xcbf29ce484222325ull ^ count;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct exchange_transfer *t = &transfers[i];
+        h = (h ^ t->source.n) * 0x100000001b3ull;
+        h = (h ^ t->words) * 0x100000001b3ull;
+        h = (h ^ (uint64_t)t->form) * 0x100000001b3ull;
+        h = (h ^ t->dest_count) * 0x100000001b3ull;
+        for (uint32_t k = 0; k < t->dest_count; k++) {
+            h = (h ^ t->dests[k].tile.n) * 0x100000001b3ull;
+            h ^= h >> 29;
+        }
+    }
+    return h;
+}
