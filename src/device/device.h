@@ -55,7 +55,8 @@ struct device_parameter {
 };
 
 /* Makes the program resident: reset, boot, `initialize` with params[i] for parameter i. Nothing
- * is done when `residency` is resident already: *ret_loaded is then false. */
+ * is done when `residency` is resident already: *ret_loaded is then false. p and params are
+ * borrowed for the call. */
 int device_load(struct device *d, const struct package *p, const struct digest *package_digest,
     const struct device_parameter *params, size_t n, const struct digest *residency,
     device_event_fn *event, void *arg, bool *ret_loaded, struct err *err);
@@ -68,7 +69,7 @@ struct device_output {
     size_t output_count;
     const uint32_t *profile_words;  /* [participants][PACKAGE_PROFILE_WORDS]; NULL = not sampled */
     size_t profile_count;           /* words */
-    uint64_t cycles;                /* latest end minus earliest first sample; 0 = not sampled */
+    uint64_t cycles;                /* latest end minus latest first sample (D3); 0 = not sampled */
 };
 
 /* Nonzero ends the device_run() after this run with -ERR_CANCELLED; the program stays. */

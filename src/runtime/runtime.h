@@ -106,5 +106,8 @@ void runtime_grant(struct physical_tile owner, const bool *participates, uint32_
  * RT_LOADER_IMAGE_END. */
 #define RT_LOADER_IMAGE_END 0x7C000u
 int runtime_loader(struct arena *a, const uint8_t **ret_bytes, uint32_t *ret_size, struct err *err);
+/* Sentence for the code that a refusing loader leaves in $m0 before its trap 1, e.g. "frame
+ * sequence is wrong"; NULL when it is none of ours. */
+const char *runtime_loader_fault(uint32_t code);
 
 #endif

@@ -1,0 +1,381 @@
+/* The device's states (drawn in device.h): empty and resident. Every failure of a load or a run
+ * passes through device_empty(), so what is resident is always known to work. */
+#include "device/device_internal.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+static void device_empty(struct device *d)
+{
+    session_end(d);
+    program_free(d->program);
+    d->program = NULL;
+    d->is_resident = false;
+}
+
+static void cleanup_device(struct device **d)
+{
+    device_close(*d);
+}
+
+int device_open(const struct device_options *options, struct device **ret, struct err *err)
+{
+    CLEANUP(cleanup_device) struct device *d = calloc(1, sizeof *d);
+    if (d == NULL) {
+        return err_set(err, ERR_NOMEM, NULL);
+    }
+    d->lock_fd = -1;
+    int r = lock_take(options->lock_path, options->no_wait, &d->lock_fd, err);
+    if (r < 0) {
+        return r;
+    }
+    if (strncmp(options->spec, "/dev/", 5) == 0) {
+        r = pcie_open(options->spec, &d->ops, err);
+    } else if (options->open_ops != NULL) {
+        r = options->open_ops(options->spec, options->open_arg, &d->ops, err);
+    } else {
+        r = err_set(err, ERR_DEVICE_ABSENT, "unknown device '%s': expected /dev/ipuN", options->spec);
+    }
+    r = r < 0 ? r : d->ops.request(d->ops.self, IPU_USER_ATTACH, err);
+    r = r < 0 ? r : d->ops.request(d->ops.self, IPU_SET_IPU_ID, err);
+    if (r < 0) {
+        return err_wrap(err, "opening device %s", options->spec);
+    }
+    *ret = TAKE(d);
+    return 0;
+}
+
+void device_close(struct device *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    if (d->ops.close != NULL) {
+        device_empty(d);
+        d->ops.close(d->ops.self);
+    }
+    lock_drop(&d->lock_fd);
+    free(d);
+}
+
+const char *device_name(const struct device *d)
+{
+    return d->ops.name;
+}
+
+static int begin(struct device *d)
+{
+    atomic_store(&d->stop, false);
+    atomic_store(&d->is_busy, true);
+    return 0;
+}
+
+void device_stop(struct device *d)
+{
+    if (atomic_load(&d->is_busy)) {
+        atomic_store(&d->stop, true);
+    }
+}
+
+int device_reset(struct device *d, struct err *err)
+{
+    device_empty(d);
+    return device_initialize(d, err);
+}
+
+static void emit(device_event_fn *event, void *arg, const char *id, const char *message,
+    const char *fields)
+{
+    if (event != NULL) {
+        event(id, message, fields, arg);
+    }
+}
+
+/* "tile 12: supervisor FP at 0x4c123 (rt_host_in+0x10)" appended to a run's or load's error, from
+ * what the debug interface of the stopped tile says. */
+static void explain_fault(struct device *d, struct err *err)
+{
+    int tile;
+    uint32_t status, ssr, pc;
+    struct err ignored;
+    if (err == NULL || err->code == ERR_CANCELLED || err->code == ERR_BOOT ||
+        tdi_find_fault(d, &tile, &status, &ignored) < 0 || tile < 0) {
+        return;
+    }
+    int context = 0;
+    while (context < 6 && (status >> (2 * context) & 3) < 2) {
+        context++;
+    }
+    if (tdi_read_csr(d, (uint32_t)tile, context, 1, &ssr, &ignored) < 0 ||
+        tdi_read_csr(d, (uint32_t)tile, context, 0, &pc, &ignored) < 0) {
+        return;
+    }
+    const char *name = "";
+    uint32_t offset = 0;
+    for (uint32_t i = 0; d->program != NULL && i < d->program->symbol_count; i++) {
+        const struct package_symbol *s = &d->program->symbols[i];
+        if ((s->tile < 0 || s->tile == tile) && s->addr <= pc && pc - s->addr < 0x4000 &&
+            (name[0] == '\0' || pc - s->addr < offset)) {
+            name = s->name;
+            offset = pc - s->addr;
+        }
+    }
+    size_t used = strlen(err->text);
+    snprintf(err->text + used, sizeof err->text - used, "; tile %d %s%s: exception %s at 0x%05x %s+0x%x",
+        tile, context == 0 ? "supervisor" : "worker ",
+        context == 0 ? "" : (const char *[]){"0", "1", "2", "3", "4", "5"}[context - 1],
+        tdi_exception_name(ssr >> 4), pc, name, offset);
+    err->code = ERR_TILE_FAULT;
+}
+
+static int check_parameters(const struct program *g, const struct device_parameter *params, size_t n,
+    const uint8_t **ret_tensors, struct err *err)
+{
+    size_t seen = 0;
+    for (uint32_t i = 0; i < g->binding_count; i++) {
+        if (g->bindings[i].role != PACKAGE_PARAMETER) {
+            continue;
+        }
+        uint32_t ordinal = g->bindings[i].ordinal;
+        if (ordinal >= n || params[ordinal].size != g->binding_bytes[i]) {
+            return err_set(err, ERR_INPUT, "parameter %u: %llu bytes given, the package wants %llu",
+                ordinal, ordinal < n ? (unsigned long long)params[ordinal].size : 0ull,
+                (unsigned long long)g->binding_bytes[i]);
+        }
+        ret_tensors[i] = params[ordinal].bytes;
+        seen++;
+    }
+    return seen == n ? 0
+                     : err_set(err, ERR_INPUT, "%zu parameters given, the package wants %zu", n, seen);
+}
+
+static uint32_t count_phases(const struct program *g, enum package_call call)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < g->phase_count; i++) {
+        count += g->phases[i].call == call;
+    }
+    return count;
+}
+
+static int bring_up(struct device *d, const struct package *p, const uint8_t *const *tensors,
+    device_event_fn *event, void *arg, struct err *err)
+{
+    char fields[96];
+    emit(event, arg, "device.initialize", "initializing IPU device", "{}");
+    int r = device_initialize(d, err);
+    if (r < 0) {
+        return r;
+    }
+    emit(event, arg, "device.initialized", "IPU device initialized", "{}");
+    CLEANUP(cleanup_free) struct config_write *writes = malloc(CONFIG_MAX * sizeof *writes);
+    if (writes == NULL) {
+        return err_set(err, ERR_NOMEM, NULL);
+    }
+    uint32_t count = config_generate(writes);
+    snprintf(fields, sizeof fields, "{\"register_writes\":%u}", count);
+    emit(event, arg, "device.configuration", "replaying device configuration", fields);
+    r = config_replay(d, writes, count, err);
+    r = r < 0 ? r : boot_load(d, p, event, arg, err);
+    r = r < 0 ? r : session_start(d, event, arg, err);
+    if (r < 0) {
+        return r;
+    }
+    snprintf(fields, sizeof fields, "{\"call\":\"initialize\",\"command\":0,\"phases\":%u}",
+        2 * count_phases(d->program, PACKAGE_INITIALIZE));
+    emit(event, arg, "device.call", "invoking streaming host exchange call", fields);
+    return session_call(d, PACKAGE_INITIALIZE, tensors, NULL, 0, err);
+}
+
+int device_load(struct device *d, const struct package *p, const struct digest *package_digest,
+    const struct device_parameter *params, size_t n, const struct digest *residency,
+    device_event_fn *event, void *arg, bool *ret_loaded, struct err *err)
+{
+    (void)package_digest;
+    if (d->is_resident && digest_equal(&d->residency, residency)) {
+        *ret_loaded = false;
+        return 0;
+    }
+    begin(d);
+    device_empty(d);
+    struct err local = {0};
+    int r = program_copy(p, &d->program, &local);
+    CLEANUP(cleanup_free) const uint8_t **tensors = NULL;
+    if (r == 0) {
+        tensors = calloc(p->binding_count + 1, sizeof *tensors);
+        r = tensors == NULL ? err_set(&local, ERR_NOMEM, NULL)
+                            : check_parameters(d->program, params, n, tensors, &local);
+    }
+    if (r == 0) {
+        r = bring_up(d, p, tensors, event, arg, &local);
+        if (r < 0) {
+            explain_fault(d, &local);
+        }
+    }
+    atomic_store(&d->is_busy, false);
+    if (r < 0) {
+        device_empty(d);
+        if (err != NULL) {
+            *err = local;
+        }
+        return -local.code;
+    }
+    d->is_resident = true;
+    d->runs_completed = 0;
+    d->residency = *residency;
+    *ret_loaded = true;
+    return 0;
+}
+
+/* ---- runs -------------------------------------------------------------------------------- */
+
+struct run_buffers {
+    const uint8_t **inputs; /* by binding; advanced run by run */
+    uint8_t **outputs;      /* by binding, owned bytes */
+    const uint8_t **by_ordinal;
+    uint64_t *bytes_by_ordinal;
+    uint32_t output_count;
+    uint32_t profile;       /* binding index, UINT32_MAX when the program does not sample */
+    uint32_t count;
+};
+
+static void run_buffers_done(struct run_buffers *b)
+{
+    for (uint32_t i = 0; b->outputs != NULL && i < b->count; i++) {
+        free(b->outputs[i]);
+    }
+    free(b->inputs);
+    free(b->outputs);
+    free(b->by_ordinal);
+    free(b->bytes_by_ordinal);
+}
+
+static int run_buffers_init(struct run_buffers *b, const struct program *g,
+    const uint8_t *const *inputs, struct err *err)
+{
+    size_t n = g->binding_count + 1;
+    b->count = g->binding_count;
+    b->profile = UINT32_MAX;
+    b->inputs = calloc(n, sizeof *b->inputs);
+    b->outputs = calloc(n, sizeof *b->outputs);
+    b->by_ordinal = calloc(n, sizeof *b->by_ordinal);
+    b->bytes_by_ordinal = calloc(n, sizeof *b->bytes_by_ordinal);
+    if (b->inputs == NULL || b->outputs == NULL || b->by_ordinal == NULL ||
+        b->bytes_by_ordinal == NULL) {
+        return err_set(err, ERR_NOMEM, NULL);
+    }
+    for (uint32_t i = 0; i < g->binding_count; i++) {
+        const struct package_binding *binding = &g->bindings[i];
+        if (binding->role == PACKAGE_INPUT) {
+            b->inputs[i] = inputs[binding->ordinal];
+        } else if (binding->role == PACKAGE_OUTPUT || binding->role == PACKAGE_PROFILE) {
+            b->outputs[i] = malloc((size_t)g->binding_bytes[i] + 1);
+            if (b->outputs[i] == NULL) {
+                return err_set(err, ERR_NOMEM, NULL);
+            }
+            if (binding->role == PACKAGE_PROFILE) {
+                b->profile = i;
+            } else {
+                b->by_ordinal[binding->ordinal] = b->outputs[i];
+                b->bytes_by_ordinal[binding->ordinal] = g->binding_bytes[i];
+                b->output_count++;
+            }
+        }
+    }
+    return 0;
+}
+
+/* D3: latest end sample minus latest first sample, counters modulo 2^32; *ret_runs_ok says that
+ * every tile reports `expected` runs completed. */
+static uint64_t profile_cycles(const uint8_t *bytes, uint64_t n, uint32_t expected, bool *ret_ok)
+{
+    uint32_t base = 0, start = 0, end = 0;
+    bool ok = true;
+    for (uint64_t i = 0; i + 4 * PACKAGE_PROFILE_WORDS <= n; i += 4 * PACKAGE_PROFILE_WORDS) {
+        uint32_t words[PACKAGE_PROFILE_WORDS];
+        memcpy(words, bytes + i, sizeof words);
+        if (i == 0) {
+            base = words[0] - 0x40000000u; /* all samples of a run lie within 2^30 cycles */
+        }
+        uint32_t s = words[0] - base, e = words[1] - base;
+        start = s > start ? s : start;
+        end = e > end ? e : end;
+        ok = ok && words[2] == expected;
+    }
+    *ret_ok = ok;
+    return end >= start ? end - start : 0;
+}
+
+static int one_run(struct device *d, struct run_buffers *b, uint64_t run, uint64_t limit_ns,
+    device_output_fn *output, void *arg, struct err *err)
+{
+    const struct program *g = d->program;
+    /* Stale data must not pass for a result. */
+    memset(d->pages, 0xa5, d->pages_bytes);
+    int r = session_call(d, PACKAGE_RUN, b->inputs, b->outputs, limit_ns, err);
+    if (r < 0) {
+        return r;
+    }
+    d->runs_completed++;
+    struct device_output out = {.run = run, .outputs = b->by_ordinal,
+        .output_bytes = b->bytes_by_ordinal, .output_count = b->output_count};
+    if (b->profile != UINT32_MAX) {
+        bool ok;
+        out.profile_words = (const uint32_t *)(const void *)b->outputs[b->profile];
+        out.profile_count = (size_t)(g->binding_bytes[b->profile] / 4);
+        out.cycles = profile_cycles(b->outputs[b->profile], g->binding_bytes[b->profile],
+            d->runs_completed, &ok);
+        if (!ok) {
+            return err_set(err, ERR_DEVICE_ERROR,
+                "run %llu: a tile reports another number of completed runs than %u",
+                (unsigned long long)run, d->runs_completed);
+        }
+    }
+    for (uint32_t i = 0; i < g->binding_count; i++) {
+        if (g->bindings[i].role == PACKAGE_INPUT) {
+            b->inputs[i] += g->binding_bytes[i];
+        }
+    }
+    return output != NULL && output(&out, arg) != 0 ? err_set(err, ERR_CANCELLED, "run cancelled")
+                                                    : 0;
+}
+
+int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
+    device_output_fn *output, void *arg, uint64_t timeout_ns, struct device_run_report *ret,
+    struct err *err)
+{
+    if (!d->is_resident) {
+        return err_set(err, ERR_CONFLICT, "no program is resident");
+    }
+    memset(ret, 0, sizeof *ret);
+    CLEANUP(run_buffers_done) struct run_buffers b = {0};
+    int r = run_buffers_init(&b, d->program, inputs, err);
+    if (r < 0) {
+        return r;
+    }
+    begin(d);
+    struct err local = {0};
+    uint64_t start = d->ops.now_ns(d->ops.self);
+    while (r == 0 && ret->runs < runs) {
+        r = one_run(d, &b, ret->runs, timeout_ns, output, arg, &local);
+        ret->runs += r == 0;
+    }
+    ret->elapsed_ns = d->ops.now_ns(d->ops.self) - start;
+    bool stopped_between = r == -ERR_CANCELLED && !atomic_load(&d->stop);
+    atomic_store(&d->is_busy, false);
+    if (r < 0) {
+        if (!stopped_between) {
+            explain_fault(d, &local);
+            device_empty(d);
+        }
+        if (err != NULL) {
+            *err = local;
+        }
+        return -local.code;
+    }
+    return 0;
+}
