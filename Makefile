@@ -2,7 +2,9 @@
 
 VARIANT ?= release
 BUILD   ?= build
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 -include config.mk
 
 B := $(BUILD)/$(VARIANT)
@@ -143,12 +145,108 @@ $$(B)/tests/unit/$(1): $$(B)/tests/unit/$(1).o $$(TESTOBJ_$(1:test_%=%)) $$(call
 endef
 $(foreach t,$(UNIT_TESTS),$(eval $(call unit_rules,$t)))
 
-.PHONY: clean help
+# tests/vectors: one program over the shared vector files (isa, exchange).
+VECTORS_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/vectors/*.c))
+$(B)/tests/vectors/vectors: $(VECTORS_OBJ) $(call libs,sim exchange asm)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
+
+# tests/diff, tests/perf: programs over compiler, device and simulator together.
+ALL_LIBS = $(call libs,compile device sim cache)
+DIFF_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/diff/*.c)) $(SUPPORT_OBJ)
+$(B)/tests/diff/diff: $(DIFF_OBJ) $(ALL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
+BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/perf/*.c)) $(SUPPORT_OBJ)
+$(B)/tests/perf/bench: $(BENCH_OBJ) $(ALL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
+
+# Fuzz targets: libFuzzer binaries in the fuzz variant, corpus runners in all others.
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_DRIVER := $(if $(filter fuzz,$(VARIANT)),,$(B)/tests/fuzz/driver.o)
+define fuzz_rules
+$$(B)/tests/fuzz/$(1): $$(B)/tests/fuzz/$(1).o $$(FUZZ_DRIVER) $$(ALL_LIBS) $$(FUZZOBJ_$(1:fuzz_%=%))
+	$$(call say,LD,$$@)
+	$$(Q)$$(CC) $$(LDFLAGS_all) $$(if $$(filter fuzz,$$(VARIANT)),-fsanitize=fuzzer) -o $$@ $$^ $$(LIBS_pkg) -lm
+endef
+$(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rules,$t)))
+
+TEST_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%) $(B)/tests/vectors/vectors \
+                 $(B)/tests/diff/diff $(FUZZ_TARGETS:%=$(B)/tests/fuzz/%)
+.PHONY: tests bench-program fuzz-programs
+tests: all $(TEST_PROGRAMS)
+bench-program: all $(B)/tests/perf/bench
+fuzz-programs: $(FUZZ_TARGETS:%=$(B)/tests/fuzz/%)
+
+# ---- targets for people ---------------------------------------------------------------------
+DEB_PACKAGES := gcc make pkg-config libmicrohttpd-dev libjansson-dev libsqlite3-dev libsystemd-dev \
+                libcurl4-openssl-dev libssl-dev uthash-dev check python3-sklearn curl
+DEB_FUZZ     := clang libclang-rt-14-dev clang-format
+FUZZ_SECONDS ?= 60
+SUB := $(MAKE) --no-print-directory BUILD=$(BUILD)
+
+.PHONY: deps deps-fuzz run check check-tsan soak bench fuzz golden install format clean help
+# Installs only what is missing; needs root only then.
+deps:
+	@missing=$$(for p in $(DEB_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
+	if [ -n "$$missing" ]; then apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; fi
+
+deps-fuzz:
+	@DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEB_FUZZ)
+
+run: deps
+	@$(SUB) VARIANT=release all
+	@tests/models/digits/run.sh $(BUILD)/release
+
+check: deps
+	@$(SUB) VARIANT=asan tests
+	@$(SUB) VARIANT=tsan tsan-tests
+	@tests/check.sh $(BUILD)
+
+.PHONY: tsan-tests
+TSAN_TESTS := $(filter test_sim_% test_device test_daemon,$(UNIT_TESTS))
+tsan-tests: $(B)/ipud $(B)/ipud-compile $(B)/ipuctl $(TSAN_TESTS:%=$(B)/tests/unit/%)
+
+soak: deps
+	@$(SUB) VARIANT=release tests
+	@tests/soak.sh $(BUILD)/release
+
+bench: deps
+	@$(SUB) VARIANT=release all bench-program
+	@$(BUILD)/release/tests/perf/bench $(BUILD)/release
+
+fuzz: deps deps-fuzz
+	@$(SUB) VARIANT=fuzz fuzz-programs
+	@tests/fuzz/run.sh $(BUILD)/fuzz $(FUZZ_SECONDS)
+
+golden: deps
+	@$(SUB) VARIANT=asan tests
+	@UPDATE_GOLDEN=1 $(BUILD)/asan/tests/unit/test_compile && git diff --stat tests/golden
+
+PREFIX ?= /usr
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system \
+	    $(DESTDIR)$(PREFIX)/lib/sysusers.d $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
+	install -m 0755 $(PROGRAMS:%=$(B)/%) $(DESTDIR)$(PREFIX)/bin
+	install -m 0644 systemd/*.service systemd/*.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 0644 systemd/ipud.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ipud.conf
+	install -m 0644 systemd/ipud.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/ipud.conf
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
 clean:
 	rm -rf $(BUILD)
 
 help:
-	@echo 'make deps | all | run | check | soak | bench | fuzz | install DESTDIR= | format | clean'
+	@echo 'make run      start a daemon on the simulator, classify digits, stop'
+	@echo 'make check    all tests under sanitizers (installs what is missing)'
+	@echo 'make soak     the large test counts, release build'
+	@echo 'make bench    figures and ratios'
+	@echo 'make fuzz     FUZZ_SECONDS=60 a target'
+	@echo 'make deps | all | golden | install DESTDIR= | format | clean'
 	@echo 'variables: VARIANT=release|debug|asan|tsan|cover|fuzz  V=1  BUILD=dir'
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,8 @@
+#!/bin/bash
+# The large counts, on the release build. Usage: tests/soak.sh BUILD/release
+set -eu
+build=$1
+cd "$(dirname "$0")/.."
+"$build/tests/vectors/vectors" isa tests/vectors/isa-vectors.jsonl | tail -n 1
+"$build/tests/vectors/vectors" exchange tests/vectors/exchange-vectors.json | tail -n 1
+"$build/tests/diff/diff" --count 1000 --seed 1000000
