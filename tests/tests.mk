@@ -1,0 +1,2 @@
+TESTDEPS_sim_fabric := sim
+TESTDEPS_sim_chip := sim asm
