@@ -10,9 +10,24 @@
  * unique; (3) arity, attributes, dtypes and shapes as op.def says; (4) every value but an unused
  * input is read or is an output (after canonicalisation).
  *
- * Canonical form (D1): depth first from the outputs in declared order, operands in order, ids in
- * first-visit order; unreached nodes dropped with a warning. Ordinals of inputs, parameters and
- * outputs in packages are those of the canonical graph.
+ * Canonical form (D1): depth first from the outputs in declared order, operands in order. Inputs
+ * and initialisers get their ids when first visited, a node and its results when all operands have
+ * theirs, so nodes come out in topological order. Nodes, initialisers and inputs that no output
+ * needs are dropped with a warning. Ordinals of inputs, parameters and outputs in packages are
+ * those of the canonical graph.
+ *
+ * Hashed constants (D1): initialisers of rank 0 or of an integer or bool type. Their values are in
+ * `source.bytes` whatever the source; they are no parameters. Their generator, if any, must be
+ * constant, so the key does not depend on the job's seed.
+ *
+ * Generators (D9): `key` = mix(mix(job seed) ^ seed), with mix() one step of SplitMix64 from that
+ * state; state = key ^ element index.
+ *   constant  deviate 0: the value is `offset`
+ *   uniform   (mix(state) >> 11) / 2^53, in [0, 1)
+ *   normal    sum of twelve uniform 32-bit integers (the halves of six outputs of the SplitMix64
+ *             stream from `state`), centred and divided by 2^32: mean 0, variance 1, within +-6
+ * All of it is integer arithmetic and exact scaling; offset + scale * deviate is one fma(). So
+ * every machine gives the same values.
  */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
@@ -29,7 +44,9 @@
 #define GRAPH_MAX_NODES   65536
 #define GRAPH_MAX_VALUES  131072
 #define GRAPH_MAX_ARITY   16
-#define GRAPH_MAX_INLINE_ELEMENTS 65536
+#define GRAPH_MAX_INLINE_ELEMENTS 65536 /* values in the model file, and of a hashed constant */
+#define GRAPH_MAX_TENSOR_BYTES    (1ull << 30)
+#define GRAPH_MAX_NAME            256   /* bytes of a name */
 
 struct value_id {
     uint32_t n;
@@ -63,7 +80,8 @@ struct value_source {
     const char *file;     /* label in the job's `files` */
     const char *tensor;   /* name inside that file */
     uint64_t file_offset; /* bytes, SOURCE_FILE: filled from the header */
-    const uint8_t *bytes; /* SOURCE_INLINE: stored values, C order, dtype of the value */
+    const uint8_t *bytes; /* stored values, C order, dtype of the value: SOURCE_INLINE, and every
+                           * hashed constant; else NULL */
     enum generator_kind generator;
     uint64_t seed;        /* generator's own seed; the job's --seed is mixed in */
     double scale, offset; /* generator: offset + scale * deviate */
@@ -120,6 +138,8 @@ struct graph {
 /* ---- Building (load.c and tests) -------------------------------------------------------- */
 struct graph_builder; /* arena */
 struct graph_builder *graph_builder_new(struct arena *a);
+/* Names must be new and shapes within limits: graph_finish() checks. Texts, bytes and attribute
+ * arrays are borrowed for as long as the graph lives. */
 struct value_id graph_add_input(struct graph_builder *b, const char *name, enum dtype t,
     const struct shape *s, const struct value_source *source /* NULL = host data */);
 struct value_id graph_add_initializer(struct graph_builder *b, const char *name, enum dtype t,
@@ -136,16 +156,20 @@ int graph_finish(struct graph_builder *b, const struct value_id *outputs, uint32
 struct json_t;
 /* Opens the tensor file of a label; returns a descriptor that the callee closes, or -ERR_x. */
 typedef int graph_open_file_fn(void *arg, const char *label, struct err *err);
-/* model: parsed model.json, borrowed. Errors carry a JSON pointer in err->where. */
+/* model: parsed model.json, borrowed (nothing of it is kept). Errors carry a JSON pointer into it
+ * in err->where. open_file may be NULL: then initialisers from files are errors. Nodes may stand
+ * in any order. An output must be the result of a node. Memory comes from the arena, whose jump
+ * (arena.h) may leave this function: it then leaks nothing. */
 int graph_load(const struct json_t *model, graph_open_file_fn *open_file, void *arg,
     struct arena *a, struct graph **ret, struct err *err);
 
 /* ---- Canonical form and key ------------------------------------------------------------- */
-/* warnings: one text a dropped node; arena. */
+/* warnings: one text a dropped node, initialiser or input; arena. Texts and bytes stay those
+ * of g. */
 int graph_canonical(const struct graph *g, struct arena *a, struct graph **ret,
     const char *const **ret_warnings, uint32_t *ret_warning_count, struct err *err);
-/* Digest of a canonical graph without names. */
-void graph_digest(const struct graph *g, struct digest *ret);
+/* Digest of a canonical graph without names and sources. */
+int graph_digest(const struct graph *g, struct digest *ret, struct err *err);
 
 int graph_verify(const struct graph *g, struct err *err);
 void graph_print(const struct graph *g, FILE *out);
@@ -154,8 +178,8 @@ const char *graph_op_name(enum graph_op op);            /* "MatMul" */
 bool graph_op_find(const char *name, enum graph_op *ret);
 const struct graph_attr *graph_attr(const struct graph_node *n, const char *name); /* never NULL for an operator's own */
 
-/* Element i (flat C order) of a generated tensor as a double before rounding to its dtype:
- * SplitMix64(seed ^ i) drives it (D9); job_seed is the --seed option. */
+/* Element i (flat C order) of a generated tensor as a double before rounding to its dtype;
+ * job_seed is the --seed option. */
 double graph_generate(const struct value_source *source, uint64_t job_seed, uint64_t i);
 
 #endif
