@@ -10,7 +10,7 @@ endif
 B := $(BUILD)/$(VARIANT)
 
 # Modules in layer order, each with what it links against (tests/arch/arrows.txt checks includes).
-MODULES := base target isa proto asm graph kernels reference runtime package profile plan lower \
+MODULES := base target isa proto asm graph kernels reference runtime package plan lower \
            place exchange emit compile device sim cache
 DEPS_base      :=
 DEPS_target    := base
@@ -22,15 +22,14 @@ DEPS_kernels   := asm isa target base
 DEPS_reference := graph base
 DEPS_runtime   := asm isa target base
 DEPS_package   := target isa asm base
-DEPS_profile   := target base
 DEPS_plan      := graph kernels asm isa target base
 DEPS_lower     := plan graph kernels asm isa target base
 DEPS_place     := lower plan graph kernels runtime asm isa target base
 DEPS_exchange  := place lower plan graph kernels runtime asm isa target base
 DEPS_emit      := exchange place lower plan graph kernels runtime package asm isa target base
-DEPS_compile   := emit exchange place lower plan graph kernels reference runtime package profile \
+DEPS_compile   := emit exchange place lower plan graph kernels reference runtime package \
                   proto asm isa target base
-DEPS_device    := package profile runtime asm isa target base
+DEPS_device    := package runtime asm isa target base
 DEPS_sim       := device isa target base
 DEPS_cache     := package target isa asm base
 
@@ -118,7 +117,7 @@ OBJ_ipud := $(patsubst %.c,$(B)/%.o,$(wildcard daemon/*.c))
 OBJ_ipuctl := $(patsubst %.c,$(B)/%.o,$(filter-out client/tile_run.c,$(wildcard client/*.c)))
 OBJ_ipud-compile := $(B)/src/compile/main.o
 OBJ_ipu-tile-run := $(B)/client/tile_run.o
-LIBS_ipud := cache device sim package profile proto
+LIBS_ipud := cache device sim package proto
 LIBS_ipuctl := proto asm isa
 LIBS_ipud-compile := compile
 LIBS_ipu-tile-run := sim asm
