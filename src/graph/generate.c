@@ -1,6 +1,7 @@
 /* Seeded values (graph.h, generators). SplitMix64 is Steele, Lea and Flood's mixing of a Weyl
  * sequence; constants from their paper (OOPSLA 2014). */
 #include <math.h>
+#include <string.h>
 
 #include "graph/graph.h"
 
@@ -47,4 +48,21 @@ double graph_generate(const struct value_source *source, uint64_t job_seed, uint
         break;
     }
     return fma(source->scale, deviate, source->offset);
+}
+
+int graph_fill(const struct graph_value *v, uint64_t job_seed, uint64_t first, uint64_t n,
+    uint8_t *bytes, struct err *err)
+{
+    size_t size = dtype_bytes(v->dtype);
+    if (v->source.bytes != NULL) {
+        memcpy(bytes, v->source.bytes + first * size, n * size);
+        return 0;
+    }
+    if (v->source.kind != SOURCE_GENERATOR) {
+        return err_set(err, ERR_MISSING, "no data for '%s'", v->name);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        tensor_put(v->dtype, bytes, i, graph_generate(&v->source, job_seed, first + i));
+    }
+    return 0;
 }

@@ -178,6 +178,10 @@ const char *graph_op_name(enum graph_op op);            /* "MatMul" */
 bool graph_op_find(const char *name, enum graph_op *ret);
 const struct graph_attr *graph_attr(const struct graph_node *n, const char *name); /* never NULL for an operator's own */
 
+/* Stored bytes of elements first .. first+n-1 of a value whose data the model itself holds:
+ * generated, inline, or a hashed constant. -ERR_MISSING for host inputs and file tensors. */
+int graph_fill(const struct graph_value *v, uint64_t job_seed, uint64_t first, uint64_t n,
+    uint8_t *bytes, struct err *err);
 /* Element i (flat C order) of a generated tensor as a double before rounding to its dtype;
  * job_seed is the --seed option. */
 double graph_generate(const struct value_source *source, uint64_t job_seed, uint64_t i);
