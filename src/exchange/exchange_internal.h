@@ -141,31 +141,43 @@ int32_t lanes_horizon(const struct problem *p);
 void order_choose(struct problem *p, uint32_t *order);
 
 /* decode.c */
-struct row_send {
-    int32_t start, end;
-    uint32_t item_addr; /* base is 0 in all that the verifier sees */
-    uint8_t sctl;
-    uint8_t continues;  /* the piece before ends here and the stream runs on */
-};
+enum step_op { STEP_DELAY, STEP_WRITE, STEP_SEND, STEP_SENDOFF, STEP_SENDPIC, STEP_SENDPICP,
+    STEP_BASE, STEP_RETURN };
+
 struct row_write {
     int32_t event;
     uint32_t value;
-    uint8_t kind;
+    uint8_t kind;  /* enum control_kind */
 };
+
+struct row_step { /* one instruction of 3.1 */
+    enum step_op op;
+    uint32_t words;
+    int32_t events;
+    struct row_write writes[2]; /* event relative to the instruction's start */
+    uint32_t write_count;
+    uint32_t item_addr;
+    uint32_t delta;
+    uint8_t sctl;
+    uint8_t reg;
+};
+
+struct row_send { /* items of one or more instructions whose addresses run on */
+    int32_t start, end;
+    uint32_t item_addr;
+    uint8_t sctl;
+};
+
 struct row_decoded {
     VEC(struct row_send) sends;
     VEC(struct row_write) writes;
     VEC(struct base_write) switches;
     int32_t horizon;
 };
-struct row_step { /* one instruction, for listings */
-    uint32_t index, words;
-    int32_t start, end;
-    char text[96];
-};
+
+/* Returns false when the words are no instruction of 3.1. */
+bool row_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret);
 int row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
     struct err *err);
-/* Text of the instruction at words[0]; returns words taken, 0 when it is none of 3.1. */
-uint32_t row_step_text(const uint32_t *words, uint32_t left, int32_t now, struct row_step *ret);
 
 #endif
