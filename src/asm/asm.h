@@ -11,6 +11,35 @@
  *
  * Errors carry "file:line:column" in err->where and say what was expected.
  * Everything is made in the caller's arena; the source text is borrowed during the call only.
+ *
+ * Syntax beyond the vendor's pages, and choices where they are silent:
+ * - Statements end at a newline or `;`. A bundle may span lines. `\` before a newline joins lines.
+ * - `.set n, expr`, `.equ`, `n = expr` give a number or an address; a symbol may be set again, each
+ *   use takes the value at that place. `.set base, $m3` names a register: `ld32 $m0, base+=, ...`.
+ * - Expressions: C operators, `.` is the current address, `1f`/`1b` the next or last label `1:`.
+ *   Symbols may be defined later or in another object, except where the size of something or a
+ *   condition depends on them. Comparisons give 1 or 0.
+ * - `.macro name a, b=1, c:req, d:vararg`: `\a` in the body, `\@` a number of the expansion, `\()`
+ *   nothing. Arguments are separated by commas.
+ * - `.half 1.5`, `.half 1.0h`, `.half -infh` give binary16; `.half 7` the number 7. `.float` always
+ *   converts. `.align n` and `.balign n` count bytes. Gaps in code hold `nop`.
+ * - `rpt`: the second operand is the encoded number: `rpt $m0, ((end - start) / 8) - 1`. The body
+ *   must start at a multiple of 8 and hold bundles only. `.allow_invalid_repeat` drops both checks,
+ *   `.warn_on_invalid_bundles` those of bundles; `.error_on_invalid_...` brings them back.
+ * - `ldconst $m0, expr` takes one word, or two when bits 31:20 are set, for which the value must be
+ *   known at that place; otherwise it takes one. `sendpicp` has six operands: words - 1, address,
+ *   sctl, high selector bit, mux control (14 bits), pointer control (18 bits).
+ * - Sections start at multiples of 4 or of their largest alignment. Symbols are private unless
+ *   `.globl`.
+ *
+ *     struct asm_source source = { "scale.S", text, strlen(text) };
+ *     struct asm_def defs[] = { { "ROWS", 12 } };
+ *     struct asm_object *object;
+ *     if (asm_assemble(&source, ISA_WORKER, defs, 1, &arena, &object, err) < 0) { return -err->code; }
+ *     struct asm_placement place = { ".text", 0x4c000, 0x80000 };
+ *     struct asm_image *image;
+ *     asm_link((const struct asm_object *const[]){ object }, 1, &place, 1, NULL, 0, &arena, &image,
+ *         err);
  */
 #ifndef ASM_ASM_H
 #define ASM_ASM_H
@@ -22,6 +51,17 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "isa/isa.h"
+
+#define ASM_MAX_DEPTH         64          /* macros and repeats open at once */
+#define ASM_MAX_CONDITIONS    64          /* .if open at once */
+#define ASM_MAX_STATEMENTS    4000000     /* of one source, each expansion counted */
+#define ASM_MAX_EXPANSION     (16u << 20) /* bytes of expanded macro text of one source */
+#define ASM_MAX_REPEAT        1000000     /* count of one .rept */
+#define ASM_MAX_MACRO_ARGS    32
+#define ASM_MAX_SECTIONS      256
+#define ASM_MAX_SECTION_BYTES (1u << 20)
+#define ASM_MAX_ALIGN_BITS    16          /* .p2align */
+#define ASM_MAX_EXPR_DEPTH    128         /* operators within one another */
 
 struct asm_def {
     const char *name;

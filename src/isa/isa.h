@@ -141,7 +141,7 @@ struct isa_arg {
     uint8_t type; /* enum isa_arg_type */
     uint8_t first, count;
     char suffix[3];    /* "", "B", "BL", "BU", "+=", "++", ">>", "@" */
-    bool is_relocated; /* ISA_ARG_NUMBER known only at link time: an address below 2^20 */
+    bool is_open;      /* ISA_ARG_NUMBER not known yet: fits every immediate, v[] gets 0 */
     int64_t value;
 };
 
@@ -154,10 +154,9 @@ size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct
 
 /* Picks the form of a mnemonic (or alias) that takes these operands and fills insn. On failure the
  * text says why and *ret_bad is the operand at fault, -1 for the mnemonic or the number of
- * operands. An operand with is_relocated is given the value 0; *ret_relocated is then the letter's
- * index of v[], else -1. ret_bad and ret_relocated may not be NULL. */
+ * operands. ret_bad may not be NULL. */
 int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
-    struct insn *ret, int *ret_bad, int *ret_relocated, struct err *err);
+    struct insn *ret, int *ret_bad, struct err *err);
 
 /* Control and status registers, by the vendor's names without '$' ("WSR", "INCOMING_MUX").
  * Upper worker registers (uget/uput) have numbers 256..; their instructions encode the low 8

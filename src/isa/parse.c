@@ -201,8 +201,8 @@ int isa_parse(const char *text, enum isa_unit unit, struct insn *ret, struct err
             return fail_at(text, p, err, "',' and an operand or the end");
         }
     }
-    int bad, relocated;
-    int r = isa_select(mnemonic, unit, args, count, ret, &bad, &relocated, err);
+    int bad;
+    int r = isa_select(mnemonic, unit, args, count, ret, &bad, err);
     if (r < 0) {
         const char *at = starts[bad >= 0 ? bad : ISA_MAX_ARGS];
         return err_where(err, "column %d", (int)(at - text) + 1);

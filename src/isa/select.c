@@ -120,7 +120,7 @@ static void rewrite_alias(struct request *q)
     } else if (strcmp(m, "f16v4sisov2slic") == 0) {
         rename_to(q, "f16v4sisoslic");
     } else if (strcmp(m, "sub") == 0 && n == 3 && q->args[1].type == ISA_ARG_M &&
-        q->args[2].type == ISA_ARG_NUMBER && !q->args[2].is_relocated &&
+        q->args[2].type == ISA_ARG_NUMBER && !q->args[2].is_open &&
         q->args[2].value > INT32_MIN && q->args[2].value <= INT32_MAX) {
         rename_to(q, "add");
         q->args[2].value = -q->args[2].value;
@@ -166,9 +166,9 @@ static bool matches_immediate(const struct isa_info *info, const struct isa_oper
     if (arg->type != ISA_ARG_NUMBER) {
         return false;
     }
-    if (arg->is_relocated) {
+    if (arg->is_open) {
         *ret_value = 0;
-        return o->kind == ISA_ABS || (o->kind == ISA_ZI && o->bits == 20);
+        return true;
     }
     *ret_value = (int32_t)(uint32_t)(uint64_t)v;
     switch (o->kind) {
@@ -221,9 +221,8 @@ static bool may_omit_delta(const struct isa_info *info)
 
 struct match {
     struct insn insn;
-    int rank;      /* of the immediate's kind, lower is taken first */
-    int matched;   /* operands that fitted, as counted in the text */
-    int relocated; /* index of v[], -1 none */
+    int rank;    /* of the immediate's kind, lower is taken first */
+    int matched; /* operands that fitted, as counted in the text */
 };
 
 /* Matches one form; true when all operands fit. */
@@ -231,7 +230,7 @@ static bool match_form(const struct request *q, enum isa_op op, struct match *re
 {
     const struct isa_info *info = isa_info(op);
     int gap = q->arg_count == info->operand_count - 1 && may_omit_delta(info) ? 2 : -1;
-    *ret = (struct match){ .insn.op = (uint16_t)op, .relocated = -1 };
+    *ret = (struct match){ .insn.op = (uint16_t)op };
     int at = 0;
     for (int i = 0; i < info->operand_count; i++) {
         const struct isa_operand *o = &info->operands[i];
@@ -252,7 +251,6 @@ static bool match_form(const struct request *q, enum isa_op op, struct match *re
                 return false;
             }
             ret->rank = o->kind == ISA_SI ? 1 : o->kind == ISA_ZI ? 2 : 3;
-            ret->relocated = arg->is_relocated ? index : ret->relocated;
         }
         ret->matched++;
     }
@@ -310,12 +308,11 @@ static int fail_operands(const struct request *q, const enum isa_op *forms, int 
 }
 
 int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
-    struct insn *ret, int *ret_bad, int *ret_relocated, struct err *err)
+    struct insn *ret, int *ret_bad, struct err *err)
 {
     struct request q = { .arg_count = arg_count, .forced_kind = -1 };
     enum isa_op forms[MAX_FORMS];
     *ret_bad = -1;
-    *ret_relocated = -1;
     if (strlen(mnemonic) >= sizeof q.mnemonic || arg_count > ISA_MAX_ARGS) {
         return err_set(err, ERR_ASM, "unknown instruction '%.40s'", mnemonic);
     }
@@ -343,6 +340,5 @@ int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *a
         return fail_operands(&q, forms, form_count, ret_bad, err);
     }
     *ret = best.insn;
-    *ret_relocated = best.relocated;
     return 0;
 }
