@@ -56,6 +56,7 @@ bool tile_workers_active(const struct tile *t);
 void tile_raise(struct tile *t, int context, int etype);
 int tile_context_state(const struct tile *t, int context); /* 0..3 as CTXT_STS */
 int tile_etype(const struct tile *t, int context);
+const char *fault_name(int etype);                         /* of an exception type */
 void tile_clear_exception(struct tile *t, int context, uint64_t cycle);
 /* Debug: executes one word on a context (TDI injection); false = undecodable. */
 bool tile_inject(struct tile *t, int context, uint32_t word);
