@@ -1,2 +1,4 @@
 TESTDEPS_sim_fabric := sim
 TESTDEPS_sim_chip := sim asm
+TESTDEPS_kernels := sim
+TESTDEPS_asm_errors := asm
