@@ -5,10 +5,15 @@
 #include "sim/exec.h"
 #include "sim/fp.h"
 
-/* Ends an accumulate into even[0..n-1]. */
-static int put_even(struct context *c, const struct fp *f, const uint32_t *v, int n)
+/* Ends an accumulate into even[0..n-1]. An accumulator that overflows raises nothing now; the
+ * flag comes when the infinity is read. `read` has the flags of results read on the way. */
+static int put_even(struct context *c, struct fp *f, const struct fp *read, const uint32_t *v, int n)
 {
-    int fault = fp_done(c, f);
+    int fault;
+
+    f->flags &= ~(uint32_t)FP_OFLO;
+    f->flags |= read != NULL ? read->flags : 0;
+    fault = fp_done(c, f);
 
     if (fault == EXEC_OK) {
         memcpy(c->even, v, (size_t)n * sizeof v[0]);
@@ -26,7 +31,7 @@ EXEC(f32mac_aaan)
     struct fp f = fp_plain(c);
     uint32_t v = mac(&f, c->even[0], RA(A), RA(B));
 
-    return put_even(c, &f, &v, 1);
+    return put_even(c, &f, NULL, &v, 1);
 }
 
 EXEC(f32v2mac_aaan)
@@ -36,7 +41,7 @@ EXEC(f32v2mac_aaan)
 
     v[0] = mac(&f, c->even[0], RA2(A, 0), RA2(B, 0));
     v[1] = mac(&f, c->even[1], RA2(A, 1), RA2(B, 1));
-    return put_even(c, &f, v, 2);
+    return put_even(c, &f, NULL, v, 2);
 }
 
 EXEC(f32v2aop_aaan_ef)
@@ -47,16 +52,16 @@ EXEC(f32v2aop_aaan_ef)
     for (int i = 0; i < 4; i++) {
         v[i] = mac(&f, c->even[i], RA2(A, i & 1), RA2(B, i >> 1));
     }
-    return put_even(c, &f, v, 4);
+    return put_even(c, &f, NULL, v, 4);
 }
 
-/* Products of halves are exact in double; their sum rounds once. */
+/* Products of halves are exact in double; their sum, begun with +0, rounds once. */
 static uint32_t dot2(struct fp *f, uint32_t x, uint32_t y)
 {
     double p0 = f16_in(f, half_of(x, 0)) * f16_in(f, half_of(y, 0));
     double p1 = f16_in(f, half_of(x, 1)) * f16_in(f, half_of(y, 1));
 
-    return f32_out(f, p0 + p1);
+    return f32_out(f, 0.0 + p0 + p1);
 }
 
 EXEC(f16v2cmac_aaan)
@@ -64,7 +69,7 @@ EXEC(f16v2cmac_aaan)
     struct fp f = fp_plain(c);
     uint32_t v = f32_add(&f, c->even[0], dot2(&f, RA(A), RA(B)));
 
-    return put_even(c, &f, &v, 1);
+    return put_even(c, &f, NULL, &v, 1);
 }
 
 EXEC(f16v4cmac_aaan)
@@ -74,7 +79,7 @@ EXEC(f16v4cmac_aaan)
 
     v[0] = f32_add(&f, c->even[0], dot2(&f, RA2(A, 0), RA2(B, 0)));
     v[1] = f32_add(&f, c->even[1], dot2(&f, RA2(A, 1), RA2(B, 1)));
-    return put_even(c, &f, v, 2);
+    return put_even(c, &f, NULL, v, 2);
 }
 
 /* ---- accumulate vectors ------------------------------------------------------------------------- */
@@ -119,7 +124,7 @@ static uint32_t sqacc_single(struct fp *f, uint32_t acc, uint32_t x)
         for (int i = 0; i < (n); i++) {                               \
             v[i] = fn(&f, c->even[i], half_of(RA2(A, i >> 1), i & 1)); \
         }                                                             \
-        return put_even(c, &f, v, n);                                 \
+        return put_even(c, &f, NULL, v, n);                                 \
     }
 #define SINGLES(id, fn)                                               \
     EXEC(id)                                                          \
@@ -129,7 +134,7 @@ static uint32_t sqacc_single(struct fp *f, uint32_t acc, uint32_t x)
         for (int i = 0; i < 4; i++) {                                 \
             v[i] = fn(&f, c->even[i], RA2(A, i));                     \
         }                                                             \
-        return put_even(c, &f, v, 4);                                 \
+        return put_even(c, &f, NULL, v, 4);                                 \
     }
 
 HALVES(f16v4acc_aaan, 4, acc_half)
@@ -189,15 +194,15 @@ EXEC(f16v4gacc_aaan)
 /* Both return the old accumulators: a pipeline one issue deep. */
 EXEC(f32v2axpy_aaan)
 {
-    struct fp f = fp_plain(c);
+    struct fp f = fp_plain(c), read = f;
     uint32_t v[2], old[2];
     int fault;
 
     for (int i = 0; i < 2; i++) {
-        old[i] = acc_read_single(&f, c->even[i]);
+        old[i] = acc_read_single(&read, c->even[i]);
         v[i] = f32_add(&f, f32_mul(&f, c->tas, RA2(C, i)), RA2(B, i));
     }
-    fault = put_even(c, &f, v, 2);
+    fault = put_even(c, &f, &read, v, 2);
     if (fault == EXEC_OK) {
         WA2(A, 0) = old[0];
         WA2(A, 1) = old[1];
@@ -207,7 +212,7 @@ EXEC(f32v2axpy_aaan)
 
 EXEC(f16v4mix_aaan)
 {
-    struct fp f = fp_rounding(c);
+    struct fp f = fp_rounding(c), read = f;
     uint32_t v[4], h[4];
     int fault;
 
@@ -215,10 +220,10 @@ EXEC(f16v4mix_aaan)
         uint32_t x = half_of(RA2(B, i >> 1), i & 1), y = half_of(RA2(C, i >> 1), i & 1);
         double p = f16_in(&f, half_of(c->tas, 0)) * f16_in(&f, x);
         double q = f16_in(&f, half_of(c->tas, 1)) * f16_in(&f, y);
-        h[i] = acc_read_half(&f, c->even[i], i);
-        v[i] = f32_out(&f, p + q);
+        h[i] = acc_read_half(&read, c->even[i], i);
+        v[i] = f32_out(&f, 0.0 + p + q);
     }
-    fault = put_even(c, &f, v, 4);
+    fault = put_even(c, &f, &read, v, 4);
     if (fault == EXEC_OK) {
         WA2(A, 0) = f16_pair(h[0], h[1]);
         WA2(A, 1) = f16_pair(h[2], h[3]);
@@ -246,7 +251,7 @@ EXEC(f32v2gina_aaan_zi)
     struct fp f = fp_plain(c);
     uint32_t *chain = chain_of(c, d->imm);
     uint32_t r0 = acc_read_single(&f, chain[0]), r1 = acc_read_single(&f, chain[1]);
-    uint32_t in0 = RA2(B, 0), in1 = RA2(B, 1);
+    uint32_t in0 = f32_taken(&f, RA2(B, 0)), in1 = f32_taken(&f, RA2(B, 1));
     int fault = fp_done(c, &f);
 
     if (fault == EXEC_OK) {

@@ -114,7 +114,7 @@ static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNI
     uint32_t worst = 0;
 
     for (int k = 0; k < UNITS; k++) {
-        sum[k] = w[0][k] * x[0];
+        sum[k] = 0.0 + w[0][k] * x[0]; /* a sum of negative zeros is +0 */
     }
     for (int i = 1; i < lanes; i++) {
         for (int k = 0; k < UNITS; k++) {
@@ -199,7 +199,7 @@ static void dots_flagged(struct fp *f, const struct tile *t, const struct issue 
                                                 : (uint32_t)(raw >> 8 * i) & 0xFFu;
             double w = lane_in(f, s->form, bits), x = lane_in(f, xform, s->xbits[i]);
             double p = ldexp(w * x, s->scale);
-            sum = i == 0 ? p : sum + p;
+            sum += p;
         }
         out[k] = f32_add(f, s->base[k], f32_out(f, sum));
     }
@@ -239,7 +239,7 @@ static void partials_in(struct fp *f, enum partials kind, const uint32_t *src, u
 {
     for (int i = 0; i < 4; i++) {
         if (kind == SINGLE2) {
-            in[i] = i < 2 ? f32_flush(src[i]) : 0;
+            in[i] = i < 2 ? f32_taken(f, src[i]) : 0;
         } else if (kind == HALF2 && i >= 2) {
             in[i] = 0;
         } else {
@@ -289,7 +289,7 @@ static int amp_half(struct tile *t, struct context *c, const struct dec *d, enum
     struct issue s = { .form = COEF_F16, .sets = kind == HALF4 ? 2 : 1,
         .enabled = 2 * IMM_ENGINES(d), .phase = is_slic ? IMM_WEIGHTS(d) : IMM_PHASE(d) };
     bool is_first = !is_slic && IMM_PHASE(d) == 0;
-    uint32_t in[4], out[2], shifted[UNITS] = { 0 }, sums[UNITS] = { 0 };
+    uint32_t in[4], out[2] = { 0, 0 }, shifted[UNITS] = { 0 }, sums[UNITS] = { 0 };
     const struct coefs *w;
     enum coef_form xform;
     int fault;
@@ -353,17 +353,20 @@ static int amp_single(struct tile *t, struct context *c, const struct dec *d, in
 {
     struct fp f = fp_plain(c);
     int p = IMM_PHASE(d), o = p & 1, enabled = 2 * IMM_ENGINES(d);
-    uint32_t x = f32_flush(RA(B)), in[2] = { f32_flush(RA2(C, 0)), f32_flush(RA2(C, 1)) };
-    uint32_t even[UNITS], odd[UNITS], out[2] = { 0, 0 };
+    uint32_t x = f32_flush(RA(B)), in[2] = { f32_taken(&f, RA2(C, 0)), f32_taken(&f, RA2(C, 1)) };
+    uint32_t even[UNITS], odd[UNITS], out[2];
     const uint32_t *head = p == o ? c->even : c->odd;
     int fault;
 
     memcpy(even, c->even, sizeof even);
     memcpy(odd, c->odd, sizeof odd);
-    if (o < sets) {
-        out[0] = acc_read_single(&f, head[SET_UNITS * o]);
-        out[1] = acc_read_single(&f, head[SET_UNITS * o + 1]);
+    if (sets == 1) {
+        head = p == 0 ? c->even : c->odd;
+    } else {
+        head += SET_UNITS * o;
     }
+    out[0] = acc_read_single(&f, head[0]);
+    out[1] = acc_read_single(&f, head[1]);
     for (int s = 0; s < sets; s++) {
         int l = (p - s) & 7;
         for (int u = 0; u < enabled; u++) {
@@ -382,7 +385,9 @@ static int amp_single(struct tile *t, struct context *c, const struct dec *d, in
     }
     memcpy(c->even, even, sizeof even);
     memcpy(c->odd, odd, sizeof odd);
-    c->tas = x;
+    if (sets == 2) {
+        c->tas = x;
+    }
     WA2(A, 0) = out[0];
     WA2(A, 1) = out[1];
     return EXEC_OK;
@@ -402,15 +407,15 @@ static int slic_single(struct tile *t, struct context *c, const struct dec *d, i
 {
     struct fp f = fp_plain(c);
     int p = IMM_PHASE(d), enabled = 2 * IMM_ENGINES(d), wid = IMM_WEIGHTS(d);
-    uint32_t x = f32_flush(RA(B)), in[2] = { f32_flush(RA2(C, 0)), f32_flush(RA2(C, 1)) };
-    uint32_t even[UNITS], out[2] = { 0, 0 };
+    uint32_t x = f32_flush(RA(B)), in[2] = { f32_taken(&f, RA2(C, 0)), f32_taken(&f, RA2(C, 1)) };
+    uint32_t even[UNITS], out[2];
+    const uint32_t *head;
     int fault;
 
     memcpy(even, c->even, sizeof even);
-    if (p < sets) {
-        out[0] = acc_read_single(&f, c->even[SET_UNITS * p]);
-        out[1] = acc_read_single(&f, c->even[SET_UNITS * p + 1]);
-    }
+    head = c->even + (sets == 1 ? 0 : SET_UNITS * p);
+    out[0] = acc_read_single(&f, head[0]);
+    out[1] = acc_read_single(&f, head[1]);
     for (int s = 0; s < sets; s++) {
         for (int u = 0; u < enabled; u++) {
             int k = SET_UNITS * s + u;
@@ -425,7 +430,9 @@ static int slic_single(struct tile *t, struct context *c, const struct dec *d, i
         return fault;
     }
     memcpy(c->even, even, sizeof even);
-    c->tas = x;
+    if (sets == 2) {
+        c->tas = x;
+    }
     WA2(A, 0) = out[0];
     WA2(A, 1) = out[1];
     return EXEC_OK;

@@ -137,7 +137,7 @@ EXEC(f32int_aaan_ef)
         f.flags |= f32_is_snan(x) ? FP_INV : 0;
         return put1(c, d, &f, FP_NAN32);
     }
-    return put1(c, d, &f, f32_out(&f, round_mode(f32_in(x), (uint32_t)d->imm)));
+    return put1(c, d, &f, f32_out(&f, round_mode(f32_in(x), (uint32_t)d->imm & 7)));
 }
 
 /* Unsigned to (-0.5, 0.5): (2u - (2^n - 1)) / 2^(n+1), never 0. */

@@ -18,16 +18,22 @@ static double by_zero(struct fp *f, double v)
     return copysign((double)INFINITY, v);
 }
 
+/* Large enough for both formats to overflow, and still a number, so that they say so. */
+static double huge_or(double v, double result)
+{
+    return isinf(result) && isfinite(v) ? 1e300 : result;
+}
+
 static double do_exp(struct fp *f, double v)
 {
     (void)f;
-    return exp(v);
+    return huge_or(v, exp(v));
 }
 
 static double do_exp2(struct fp *f, double v)
 {
     (void)f;
-    return exp2(v);
+    return huge_or(v, exp2(v));
 }
 
 static double do_ln(struct fp *f, double v)

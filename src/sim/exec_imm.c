@@ -31,7 +31,7 @@ static bool is_meant(const struct dec *d)
     case ISA_OP_f32v2gina_aaan_zi: return d->imm <= 3;
     case ISA_OP_f16v4istacc_aaan_ef:
     case ISA_OP_f16v4stacc_aaan_ef: return d->imm <= 1;
-    case ISA_OP_f32int_aaan_ef: return d->imm <= 4;
+    case ISA_OP_f32int_aaan_ef: return (d->imm & 7) <= 4; /* three bits count */
     case ISA_OP_f32v2aop_aaan_ef: return d->imm == 0;
     default: return true;
     }

@@ -128,6 +128,16 @@ static inline uint32_t f32_out(struct fp *f, double v)
     return f32_flush(bits);
 }
 
+/* An operand that is stored as it comes: denormal flushed, NaN made the fixed one. */
+static inline uint32_t f32_taken(struct fp *f, uint32_t bits)
+{
+    if (f32_is_nan(bits)) {
+        f->flags |= f32_is_snan(bits) ? FP_INV : 0;
+        return FP_NAN32;
+    }
+    return f32_flush(bits);
+}
+
 /* Result v of an operation on x and y, where a NaN out of numbers is an invalid operation. */
 static inline uint32_t f32_result2(struct fp *f, double v, uint32_t x, uint32_t y)
 {

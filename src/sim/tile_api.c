@@ -1,5 +1,5 @@
 /* One bare tile for tools and tests: the sim_tile_ calls of sim.h. */
-#include <errno.h>
+#include <endian.h>
 #include <stdlib.h>
 
 #include "base/err.h"
@@ -72,11 +72,8 @@ int sim_tile_read(struct sim_tile *s, uint32_t addr, void *ret, uint32_t n, stru
 
     for (uint32_t i = 0; r == 0 && i < n; i += 4) {
         const struct page *p = &s->t->pages[(addr + i - TARGET_MEM_BASE) / PAGE_BYTES];
-        uint32_t word = p->words[(addr + i) / 4 % PAGE_WORDS]; /* looking is no poison read */
-        b[i] = (uint8_t)word;
-        b[i + 1] = (uint8_t)(word >> 8);
-        b[i + 2] = (uint8_t)(word >> 16);
-        b[i + 3] = (uint8_t)(word >> 24);
+        uint32_t word = htole32(p->words[(addr + i) / 4 % PAGE_WORDS]);
+        memcpy(b + i, &word, sizeof word); /* looking is no poison read */
     }
     return r;
 }

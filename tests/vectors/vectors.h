@@ -3,5 +3,6 @@
 #define TESTS_VECTORS_H
 
 int vectors_exchange(int argc, char **argv); /* argv: sub-command, FILE */
+int vectors_isa(int argc, char **argv);      /* argv: sub-command, FILE [PREFIX of ids] */
 
 #endif
