@@ -1,0 +1,422 @@
+/* The pass table, in the order and with the names of design.md section 3, and the adapters that
+ * unpack the job for the modules. A pass has no other way to run than compile_run()'s loop. */
+#include "compile/compile_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/runtime.h"
+
+static uint64_t program_cycles(const struct tile_graph *tg, const struct exchange_plan *x)
+{
+    return tg->compute_cycles + x->horizon_cycles + (uint64_t)PLAN_SYNC_CYCLES * x->phase_count;
+}
+
+static struct place_options place_defaults(const uint8_t *overflow, uint32_t shift)
+{
+    return (struct place_options){.data_base = RT_DATA0,
+        .overflow_elements = overflow,
+        .shift = shift,
+        .literal_limit = RT_LOADER_IMAGE_END};
+}
+
+/* ---- Planning ------------------------------------------------------------------------------ */
+
+static int run_lower_mid(struct compile_state *s, struct err *err)
+{
+    int rc = plan_build(s->job->graph, s->job->options.tiles, &s->arena, &s->finalists, err);
+    if (rc != 0) {
+        return rc;
+    }
+    for (uint32_t i = 0; i < s->finalists->count; i++) {
+        const struct plan *p = &s->finalists->finalists[i];
+        compile_event(s, "plan.finalist", "retained operator-plan finalist",
+            "\"finalist\":%u,\"values\":%u,\"operations\":%u,\"estimated_cycles\":%llu,"
+            "\"estimated_exchange_cycles\":%llu,\"peak_total_bytes\":%u,\"active_tiles\":%u", i,
+            p->matrix_count, p->step_count, (unsigned long long)p->estimated_cycles,
+            (unsigned long long)p->estimated_exchange_cycles, p->peak_bytes, p->active_tiles);
+    }
+    return 0;
+}
+
+static int verify_lower_mid(struct compile_state *s, struct err *err)
+{
+    for (uint32_t i = 0; i < s->finalists->count; i++) {
+        if (plan_verify(&s->finalists->finalists[i], err) != 0) {
+            return err_wrap(err, "finalist %u", i);
+        }
+    }
+    return 0;
+}
+
+static void print_lower_mid(struct compile_state *s, FILE *out)
+{
+    for (uint32_t i = 0; i < s->finalists->count; i++) {
+        fprintf(out, "finalist %u\n", i);
+        plan_print(&s->finalists->finalists[i], out);
+    }
+}
+
+/* Lowers, places and schedules one finalist. */
+static int schedule_finalist(struct compile_state *s, uint32_t i, struct tile_graph **ret_tg,
+    struct placement **ret_place, struct exchange_plan **ret_exchange, struct err *err)
+{
+    struct place_options options = place_defaults(NULL, 0);
+    const struct plan *p = &s->finalists->finalists[i];
+    int rc = lower_build(p, &s->arena, ret_tg, err);
+    if (rc == 0) {
+        rc = place_build(*ret_tg, &options, &s->arena, ret_place, err);
+    }
+    if (rc == 0) {
+        rc = exchange_build(*ret_place, &s->arena, ret_exchange, err);
+    }
+    return rc;
+}
+
+static int run_select_finalist(struct compile_state *s, struct err *err)
+{
+    struct err first = {0};
+    uint64_t best = UINT64_MAX;
+    for (uint32_t i = 0; i < s->finalists->count; i++) {
+        const struct plan *p = &s->finalists->finalists[i];
+        struct tile_graph *tg;
+        struct placement *place;
+        struct exchange_plan *exchange;
+        struct err own = {0};
+        if (schedule_finalist(s, i, &tg, &place, &exchange, &own) != 0) {
+            first = first.code == 0 ? own : first;
+            continue;
+        }
+        uint64_t cycles = program_cycles(tg, exchange);
+        compile_event(s, "plan.scheduled", "scheduled operator-plan finalist",
+            "\"finalist\":%u,\"analytical_cycles\":%llu,\"analytical_exchange_cycles\":%llu,"
+            "\"scheduled_exchange_cycles\":%llu,\"refined_cycles\":%llu", i,
+            (unsigned long long)p->estimated_cycles,
+            (unsigned long long)p->estimated_exchange_cycles,
+            (unsigned long long)(cycles - tg->compute_cycles), (unsigned long long)cycles);
+        if (cycles < best) {
+            best = cycles;
+            s->tg = tg;
+            s->placement = place;
+            s->exchange = exchange;
+            s->result->selected = i;
+        }
+    }
+    if (best == UINT64_MAX) {
+        *err = first;
+        return -first.code;
+    }
+    s->result->finalists = s->finalists->count;
+    compile_event(s, "plan.selected", "selected physically scheduled operator-plan finalist",
+        "\"selected\":%u", s->result->selected);
+    compile_event(s, "package.lowered", "lowered graph for package construction",
+        "\"logical_shards\":%u,\"exchange_phases\":%u,\"kernel_calls\":%u", s->tg->buffer_count,
+        s->tg->exchange_phases, s->tg->vertex_count);
+    return 0;
+}
+
+static int verify_tile_graph(struct compile_state *s, struct err *err)
+{
+    return lower_verify(s->tg, &s->scratch, err);
+}
+
+static void print_tile_graph(struct compile_state *s, FILE *out)
+{
+    lower_print(s->tg, out);
+}
+
+/* ---- Tile code common to all tiles ---------------------------------------------------------- */
+
+static int run_compile_runtime(struct compile_state *s, struct err *err)
+{
+    return runtime_assemble(&s->arena, &s->runtime, err);
+}
+
+static int run_plan_kernels(struct compile_state *s, struct err *err)
+{
+    (void)err;
+    emit_plan_kernels(s->tg, &s->arena, &s->kernels);
+    return 0;
+}
+
+static int run_compile_kernels(struct compile_state *s, struct err *err)
+{
+    return emit_compile_kernels(&s->kernels, &s->arena, err);
+}
+
+static int run_link_runtime(struct compile_state *s, struct err *err)
+{
+    return emit_link(s->runtime, &s->kernels, &s->arena, &s->text, err);
+}
+
+/* ---- Sizes, placement, exchange -------------------------------------------------------------- */
+
+static struct emit_context context(const struct compile_state *s)
+{
+    return (struct emit_context){.index = &s->index,
+        .tg = s->tg,
+        .placement = s->placement,
+        .exchange = s->exchange,
+        .text = s->text,
+        .host = s->host};
+}
+
+/* True when some tile's code needs more elements than are reserved; reserves them. */
+static bool reserve_more(struct compile_state *s, const struct emit_layout *l)
+{
+    bool grew = false;
+    for (uint32_t t = 0; t < TARGET_TILES; t++) {
+        if (l->overflow_elements[t] > s->overflow_elements[t]) {
+            s->overflow_elements[t] = l->overflow_elements[t];
+            grew = true;
+        }
+    }
+    return grew;
+}
+
+static int run_size_tile_code(struct compile_state *s, struct err *err)
+{
+    emit_index_build(s->tg, &s->arena, &s->index);
+    int rc = emit_host_build(s->tg, &s->arena, &s->host, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct emit_context c = context(s);
+    rc = emit_layout_build(&c, &s->arena, &s->layout, err);
+    if (rc != 0) {
+        return rc;
+    }
+    s->overflow_elements = ARENA_ARRAY(&s->arena, uint8_t, TARGET_TILES);
+    s->is_provisional = reserve_more(s, s->layout);
+    compile_event(s, "package.support_memory", "allocated package support memory",
+        "\"linked_end\":%u,\"profile_bytes\":%u,\"exchange_table_bytes\":%u,\"host_code_bytes\":%u,"
+        "\"generated_code_bytes\":%u,\"code_address\":%u", RT_TEXT_BASE + s->text->size,
+        4 * PACKAGE_PROFILE_WORDS, s->layout->max_row_bytes, s->layout->max_table_bytes,
+        s->layout->max_program_bytes, RT_TEXT_BASE + s->text->size);
+    return 0;
+}
+
+static int run_place_storage(struct compile_state *s, struct err *err)
+{
+    if (!s->is_provisional) {
+        s->placement->options.overflow_elements = s->overflow_elements;
+        return 0; /* no code in data elements: the finalist's placement is the final one */
+    }
+    struct place_options options = place_defaults(s->overflow_elements, 0);
+    return place_build(s->tg, &options, &s->arena, &s->placement, err);
+}
+
+static int verify_placement(struct compile_state *s, struct err *err)
+{
+    return place_verify(s->placement, err);
+}
+
+static void print_placement(struct compile_state *s, FILE *out)
+{
+    place_print(s->placement, out);
+}
+
+/* Rows depend on addresses and addresses on how much code there is: each turn reserves at least one
+ * element more on some tile, so it ends at EMIT_MAX_OVERFLOW at the latest. */
+static int run_lower_exchanges(struct compile_state *s, struct err *err)
+{
+    if (!s->is_provisional) {
+        compile_event(s, "exchange.reused",
+            "reused exchange optimization after validating relocated rows", "\"phases\":%u",
+            s->exchange->phase_count);
+        return 0;
+    }
+    for (;;) {
+        int rc = exchange_build(s->placement, &s->arena, &s->exchange, err);
+        if (rc != 0) {
+            return rc;
+        }
+        struct emit_context c = context(s);
+        rc = emit_layout_build(&c, &s->arena, &s->layout, err);
+        if (rc != 0 || !reserve_more(s, s->layout)) {
+            return rc;
+        }
+        rc = run_place_storage(s, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+static int verify_exchange(struct compile_state *s, struct err *err)
+{
+    return exchange_plan_verify(s->exchange, &s->scratch, err);
+}
+
+static void print_exchange(struct compile_state *s, FILE *out)
+{
+    exchange_plan_print(s->exchange, out);
+}
+
+/* The base of interleaved data moved inside its element pair, so that what is sent and what is
+ * received in one phase meet less: the best by pressure is scheduled, and taken only if shorter. */
+static int run_optimize_placement(struct compile_state *s, struct err *err)
+{
+    (void)err;
+    struct placement *best = NULL;
+    for (uint32_t shift = 4096; s->placement->pressure > 0 && shift < 2 * TARGET_ELEMENT_BYTES;
+         shift += 4096) {
+        struct place_options options = place_defaults(s->overflow_elements, shift);
+        struct placement *p;
+        struct err ignored;
+        if (place_build(s->tg, &options, &s->arena, &p, &ignored) == 0 &&
+            p->pressure < (best != NULL ? best->pressure : s->placement->pressure)) {
+            best = p;
+        }
+    }
+    if (best == NULL) {
+        return 0;
+    }
+    struct compile_state trial = *s; /* read only: arenas stay with s */
+    struct err ignored;
+    trial.placement = best;
+    if (exchange_build(best, &s->arena, &trial.exchange, &ignored) != 0) {
+        return 0;
+    }
+    struct emit_context c = context(&trial);
+    bool accepted = trial.exchange->horizon_cycles < s->exchange->horizon_cycles &&
+        emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
+    for (uint32_t t = 0; accepted && t < TARGET_TILES; t++) {
+        accepted = trial.layout->overflow_elements[t] <= s->overflow_elements[t];
+    }
+    compile_event(s, "exchange.placement", "evaluated exchange placement finalist",
+        "\"offset\":%u,\"baseline_score\":%llu,\"score\":%llu,\"baseline_cycles\":%llu,"
+        "\"candidate_cycles\":%llu,\"row_bytes\":%u,\"accepted\":%s", best->options.shift,
+        (unsigned long long)s->placement->pressure, (unsigned long long)best->pressure,
+        (unsigned long long)s->exchange->horizon_cycles,
+        (unsigned long long)trial.exchange->horizon_cycles, trial.exchange->max_row_bytes,
+        accepted ? "true" : "false");
+    if (accepted) {
+        s->placement = best;
+        s->exchange = trial.exchange;
+    }
+    return 0;
+}
+
+static int verify_final_exchange(struct compile_state *s, struct err *err)
+{
+    int rc = place_verify(s->placement, err);
+    return rc == 0 ? exchange_plan_verify(s->exchange, &s->scratch, err) : rc;
+}
+
+/* ---- Code and images -------------------------------------------------------------------------- */
+
+static int run_prepare_tile_code(struct compile_state *s, struct err *err)
+{
+    uint64_t cycles = program_cycles(s->tg, s->exchange);
+    s->result->estimated_cycles = cycles;
+    s->result->exchange_cycles = cycles - s->tg->compute_cycles;
+    s->result->exchange_phases = s->exchange->phase_count;
+    s->result->kernel_calls = s->tg->vertex_count;
+    s->result->active_tiles = s->tg->active_count;
+    compile_event(s, "package.cost", "costed final placed program",
+        "\"final_cycles\":%llu,\"final_exchange\":%llu", (unsigned long long)cycles,
+        (unsigned long long)s->result->exchange_cycles);
+    struct emit_context c = context(s);
+    return emit_layout_build(&c, &s->arena, &s->layout, err);
+}
+
+static int run_emit_tile_code(struct compile_state *s, struct err *err)
+{
+    struct emit_context c = context(s);
+    return emit_code_build(&c, s->layout, &s->arena, &s->code, err);
+}
+
+static int verify_code(struct compile_state *s, struct err *err)
+{
+    struct emit_context c = context(s);
+    return emit_verify(&c, s->layout, s->code, err);
+}
+
+static void print_code(struct compile_state *s, FILE *out)
+{
+    struct emit_context c = context(s);
+    emit_print(&c, s->layout, s->code, out);
+}
+
+/* Figures of the program, no times: equal jobs give equal reports. */
+static const char *build_report(struct compile_state *s)
+{
+    char *levels = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&levels, &size);
+    if (out == NULL) {
+        return NULL;
+    }
+    fprintf(out,
+        "{\"estimated_cycles\":%llu,\"compute_cycles\":%llu,\"exchange_cycles\":%llu,"
+        "\"exchange_phases\":%u,\"kernel_calls\":%u,\"active_tiles\":%u,\"finalists\":%u,"
+        "\"selected\":%u,\"levels\":[",
+        (unsigned long long)s->result->estimated_cycles,
+        (unsigned long long)s->tg->compute_cycles, (unsigned long long)s->result->exchange_cycles,
+        s->result->exchange_phases, s->result->kernel_calls, s->result->active_tiles,
+        s->result->finalists, s->result->selected);
+    for (uint32_t i = 0; i < s->tg->level_count; i++) {
+        fprintf(out, "%s{\"exchange\":%u,\"bound\":%u,\"compute\":%llu}", i > 0 ? "," : "",
+            s->exchange->levels[i].phase.horizon, s->exchange->levels[i].phase.lower_bound,
+            (unsigned long long)s->tg->levels[i].compute_cycles);
+    }
+    fputs("]}", out);
+    const char *text = NULL;
+    if (fclose(out) == 0) {
+        text = arena_try_alloc(&s->arena, size + 1, 1);
+        if (text != NULL) {
+            memcpy((char *)text, levels, size + 1);
+        }
+    }
+    free(levels);
+    return text;
+}
+
+static int run_build_images(struct compile_state *s, struct err *err)
+{
+    struct emit_names names = {.compiler_id = s->job->compiler_id,
+        .key = s->job->key,
+        .options = compile_options_json(&s->job->options, &s->arena),
+        .report = build_report(s)};
+    struct emit_context c = context(s);
+    return emit_images(&c, s->layout, s->code, &names, &s->arena, &s->package, err);
+}
+
+static int verify_images(struct compile_state *s, struct err *err)
+{
+    return package_verify(s->package, err);
+}
+
+static void print_images(struct compile_state *s, FILE *out)
+{
+    struct err ignored;
+    (void)package_print(s->package, out, &ignored);
+}
+
+/*   name, needs, makes, run, verify, print, stage                                              */
+const struct compile_pass compile_passes[] = {
+    {"lower_mid", MADE_GRAPH, MADE_FINALISTS, run_lower_mid, verify_lower_mid, print_lower_mid,
+        "plan"},
+    {"select_finalist", MADE_FINALISTS, MADE_TILE_GRAPH, run_select_finalist, verify_tile_graph,
+        print_tile_graph, "lower"},
+    {"compile_runtime", MADE_GRAPH, MADE_RUNTIME, run_compile_runtime, NULL, NULL, NULL},
+    {"plan_kernels", MADE_TILE_GRAPH, MADE_KERNEL_LIST, run_plan_kernels, NULL, NULL, NULL},
+    {"compile_kernels", MADE_KERNEL_LIST, MADE_KERNELS, run_compile_kernels, NULL, NULL, NULL},
+    {"link_runtime", MADE_RUNTIME | MADE_KERNELS, MADE_TEXT, run_link_runtime, NULL, NULL, NULL},
+    {"size_tile_code", MADE_TEXT | MADE_TILE_GRAPH, MADE_SIZES, run_size_tile_code, NULL, NULL,
+        NULL},
+    {"place_storage", MADE_SIZES, MADE_PLACEMENT, run_place_storage, verify_placement, NULL, NULL},
+    {"lower_exchanges", MADE_PLACEMENT, MADE_EXCHANGE, run_lower_exchanges, verify_exchange, NULL,
+        NULL},
+    {"optimize_exchange_placement", MADE_EXCHANGE, 0, run_optimize_placement,
+        verify_final_exchange, print_placement, "place"},
+    {"prepare_tile_code", MADE_EXCHANGE, MADE_LAYOUT, run_prepare_tile_code, NULL, print_exchange,
+        "exchange"},
+    {"emit_tile_code", MADE_LAYOUT, MADE_CODE, run_emit_tile_code, verify_code, print_code, "emit"},
+    {"build_tile_images", MADE_CODE, MADE_PACKAGE, run_build_images, verify_images, print_images,
+        "package"},
+};
+const uint32_t compile_pass_count = sizeof compile_passes / sizeof *compile_passes;
+_Static_assert(sizeof compile_passes / sizeof *compile_passes <= COMPILE_MAX_PASSES,
+    "compile_result has room for every pass");

@@ -1,0 +1,243 @@
+/* Bytes of a buffer as affine maps between a tensor and a page (design.md D7).
+ *
+ * A buffer is a sequence of units: a row of a panel (16 elements, 32 bytes) for matrices, a block
+ * of 8 channels by 16 K (256 bytes) for weights. Units run over two indices, inner fastest: rows
+ * inside panels, K groups inside blocks of channels. A range of units is cut into at most three
+ * rectangles of (outer, inner), and each rectangle where the tensor ends, so that padding is in no
+ * slice: the host's zeroed page supplies it. */
+#include "emit/emit_internal.h"
+
+#include <assert.h>
+
+#include "base/vec.h"
+
+struct walk {
+    struct slice_target *target;
+    const struct tile_graph *tg;
+    const struct lower_shard *s;
+    uint32_t first_unit; /* of the range: lies at page_offset */
+    uint32_t page_offset;
+    uint32_t inner;      /* units in one outer step */
+};
+
+struct rect { /* outer steps [o0, o1) by inner units [i0, i1), local to the buffer */
+    uint32_t o0, o1, i0, i1;
+};
+
+void emit_push_slice(struct slice_target *t, const struct package_slice *s)
+{
+    struct emit_host *h = t->host;
+    if (h->slice_count == t->cap) {
+        uint32_t cap = t->cap < 64 ? 64 : 2 * t->cap;
+        struct package_slice *grown = ARENA_ARRAY(t->arena, struct package_slice, cap);
+        for (uint32_t i = 0; i < h->slice_count; i++) {
+            grown[i] = h->slices[i];
+        }
+        h->slices = grown;
+        t->cap = cap;
+    }
+    struct package_slice *x = &h->slices[h->slice_count++];
+    *x = *s;
+    x->binding = t->binding;
+    x->phase = t->phase;
+    x->tile = t->tile;
+    for (int k = 0; k < TENSOR_MAX_DIMS; k++) {
+        if (x->extent[k] <= 1) {
+            x->extent[k] = 1;
+            x->tensor_stride[k] = 0;
+            x->page_stride[k] = 0;
+        }
+    }
+}
+
+/* Global panel of a local one, through the runs. */
+static uint32_t panel_of(const struct lower_shard *s, uint32_t local, uint32_t *ret_left)
+{
+    for (uint32_t r = 0; r < s->run_count; r++) {
+        uint32_t width = s->runs[r].last - s->runs[r].first;
+        if (local < width) {
+            *ret_left = width - local;
+            return s->runs[r].first + local;
+        }
+        local -= width;
+    }
+    assert(!"a panel outside the shard");
+    return 0;
+}
+
+static uint32_t at_page(const struct walk *w, uint32_t outer, uint32_t inner, uint32_t unit_bytes)
+{
+    return w->page_offset + (outer * w->inner + inner - w->first_unit) * unit_bytes;
+}
+
+/* ---- Weights ------------------------------------------------------------------------------ */
+
+/* Channels [n0, n1) in whole or one partial block, K [k0, k1) in whole or one partial group. */
+static void weight_rect(const struct walk *w, uint32_t page, uint32_t n0, uint32_t blocks,
+    uint32_t lanes, uint32_t k0, uint32_t groups, uint32_t ks)
+{
+    const struct lower_shard *s = w->s;
+    if (blocks == 0 || groups == 0 || lanes == 0 || ks == 0) {
+        return;
+    }
+    int64_t n_stride = s->is_transposed ? s->row_last : 1;
+    int64_t k_stride = s->is_transposed ? 1 : s->matrix_columns;
+    struct package_slice x = {
+        .tensor_offset = (uint64_t)(n0 * n_stride + k0 * k_stride),
+        .page_offset = page,
+        .extent = {blocks, groups, lanes, ks},
+        .tensor_stride = {8 * n_stride, 16 * k_stride, n_stride, k_stride},
+        .page_stride = {(int32_t)(256 * w->inner), 256, 32, 2}};
+    emit_push_slice(w->target, &x);
+}
+
+static void weights_rect(const struct walk *w, struct rect r)
+{
+    const struct lower_shard *s = w->s;
+    for (uint32_t o = r.o0; o < r.o1;) {
+        uint32_t left;
+        uint32_t panel = panel_of(s, o / 2, &left);
+        uint32_t blocks = 2 * left - o % 2;
+        blocks = blocks < r.o1 - o ? blocks : r.o1 - o;
+        uint32_t n0 = 16 * panel + 8 * (o % 2);
+        uint32_t n_left = n0 < s->matrix_columns ? s->matrix_columns - n0 : 0;
+        uint32_t k0 = 16 * (s->group_first + r.i0);
+        uint32_t k_left = k0 < s->row_last ? s->row_last - k0 : 0;
+        uint32_t full_n = n_left / 8 < blocks ? n_left / 8 : blocks;
+        uint32_t part_n = full_n < blocks ? n_left % 8 : 0;
+        uint32_t groups = r.i1 - r.i0;
+        uint32_t full_k = k_left / 16 < groups ? k_left / 16 : groups;
+        uint32_t part_k = full_k < groups ? k_left % 16 : 0;
+        uint32_t page = at_page(w, o, r.i0, 256);
+        uint32_t page_n = page + full_n * 256 * w->inner, page_k = full_k * 256;
+        weight_rect(w, page, n0, full_n, 8, k0, full_k, 16);
+        weight_rect(w, page + page_k, n0, full_n, 8, k0 + 16 * full_k, 1, part_k);
+        weight_rect(w, page_n, n0 + 8 * full_n, 1, part_n, k0, full_k, 16);
+        weight_rect(w, page_n + page_k, n0 + 8 * full_n, 1, part_n, k0 + 16 * full_k, 1, part_k);
+        o += blocks;
+    }
+}
+
+/* ---- Matrices in panels ------------------------------------------------------------------- */
+
+/* Element stride of the last axis and offset of each row in a tensor that is broadcast to the
+ * matrix of `like`: equal axes count, axes of 1 do not move. */
+struct broadcast {
+    struct shape own, like;
+    int64_t column_stride;
+};
+
+static int64_t row_offset(const struct broadcast *b, uint32_t row)
+{
+    int64_t offset = 0, stride = b->own.rank > 0 ? b->own.dim[b->own.rank - 1] : 1;
+    int64_t rest = row;
+    for (int d = b->like.rank - 2; d >= 0; d--) {
+        int64_t index = rest % b->like.dim[d];
+        rest /= b->like.dim[d];
+        int own = d - b->like.rank + b->own.rank;
+        if (own >= 0) {
+            offset += b->own.dim[own] == 1 ? 0 : index * stride;
+            stride *= b->own.dim[own];
+        }
+    }
+    return offset;
+}
+
+static void panel_rect(const struct walk *w, const struct broadcast *b, uint32_t panel,
+    uint32_t local, struct rect r)
+{
+    const struct lower_shard *s = w->s;
+    uint32_t panels = r.o1 - r.o0;
+    uint32_t left = s->matrix_columns - 16 * panel;
+    uint32_t full = left / 16 < panels ? left / 16 : panels;
+    uint32_t part = full < panels ? left % 16 : 0;
+    int64_t first = row_offset(b, s->row_first + r.i0);
+    int64_t step = r.i1 - r.i0 > 1 ? row_offset(b, s->row_first + r.i0 + 1) - first : 0;
+    for (int p = 0; p < 2; p++) {
+        uint32_t count = p == 0 ? full : (part > 0 ? 1 : 0);
+        if (count == 0) {
+            continue;
+        }
+        uint32_t skip = p == 0 ? 0 : full;
+        struct package_slice x = {
+            .tensor_offset = (uint64_t)(first + (int64_t)(16 * (panel + skip)) * b->column_stride),
+            .page_offset = at_page(w, local + skip, r.i0, 32),
+            .extent = {count, r.i1 - r.i0, p == 0 ? 16 : part},
+            .tensor_stride = {16 * b->column_stride, step, b->column_stride},
+            .page_stride = {(int32_t)(32 * w->inner), 32, 2}};
+        emit_push_slice(w->target, &x);
+    }
+}
+
+static void panels_rect(const struct walk *w, struct rect r)
+{
+    const struct lower_shard *s = w->s;
+    const struct graph *g = w->tg->plan->graph;
+    uint32_t step = lower_buffer(w->tg, s->buffer)->step;
+    struct broadcast b = {.own = g->values[s->value.n].shape, .like = g->values[s->value.n].shape};
+    if (g->values[s->value.n].kind == VALUE_INITIALIZER && step != PLAN_NONE) {
+        const struct plan_step *owner = &w->tg->plan->steps[step];
+        b.like = g->values[w->tg->plan->matrices[owner->out].value.n].shape;
+        if (lower_buffer(w->tg, s->buffer)->kind == BUFFER_ROW) {
+            b.like = (struct shape){.rank = 1, .dim = {s->matrix_columns}};
+        }
+    }
+    int64_t last = b.own.rank > 0 ? b.own.dim[b.own.rank - 1] : 1;
+    b.column_stride = last == 1 ? 0 : 1;
+    for (uint32_t o = r.o0; o < r.o1;) {
+        uint32_t left;
+        uint32_t panel = panel_of(s, o, &left);
+        uint32_t count = left < r.o1 - o ? left : r.o1 - o;
+        /* Rows with one stride go together. */
+        for (uint32_t i = r.i0; i < r.i1;) {
+            uint32_t end = i + 1;
+            int64_t at = row_offset(&b, s->row_first + i);
+            int64_t stride = end < r.i1 ? row_offset(&b, s->row_first + end) - at : 0;
+            while (end < r.i1 &&
+                row_offset(&b, s->row_first + end) == at + stride * (int64_t)(end - i)) {
+                end++;
+            }
+            panel_rect(w, &b, panel, o, (struct rect){o, o + count, i, end});
+            i = end;
+        }
+        o += count;
+    }
+}
+
+uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b)
+{
+    (void)s;
+    return b->kind == BUFFER_WEIGHTS ? 256 : 32;
+}
+
+void emit_shard_slices(struct slice_target *t, const struct tile_graph *tg,
+    const struct lower_shard *s, uint32_t first, uint32_t last, uint32_t page_offset)
+{
+    const struct lower_buffer *b = lower_buffer(tg, s->buffer);
+    bool is_weights = b->kind == BUFFER_WEIGHTS;
+    uint32_t unit = emit_shard_granule(s, b);
+    struct walk w = {.target = t,
+        .tg = tg,
+        .s = s,
+        .first_unit = first / unit,
+        .page_offset = page_offset,
+        .inner = is_weights ? s->group_last - s->group_first
+            : b->kind == BUFFER_ROW ? 1
+                                    : s->row_last - s->row_first};
+    uint32_t at = first / unit, end = last / unit;
+    while (at < end) {
+        uint32_t o = at / w.inner, i = at % w.inner;
+        struct rect r = {o, o + 1, i, w.inner};
+        if (i == 0 && end - at >= w.inner) {
+            r.o1 = o + (end - at) / w.inner;
+        } else if (end - at < w.inner - i) {
+            r.i1 = i + end - at;
+        }
+        if (is_weights) {
+            weights_rect(&w, r);
+        } else {
+            panels_rect(&w, r);
+        }
+        at = (r.o1 - 1) * w.inner + r.i1;
+    }
+}

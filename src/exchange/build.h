@@ -1,0 +1,37 @@
+/* From a placed tile graph to the rows of every tile: one phase a level with moves.
+ *
+ * Job: moves with addresses -> exchange_transfer lists (spans above EXCHANGE_MAX_ITEMS words are
+ * cut) -> exchange_schedule_phase(). Input: a placement (borrowed). Output: struct exchange_plan.
+ * Invariant, checked by exchange_plan_verify(): each phase replays to exactly its transfers, and
+ * the transfers are exactly the moves.
+ */
+#ifndef EXCHANGE_BUILD_H
+#define EXCHANGE_BUILD_H
+
+#include "exchange/exchange.h"
+#include "place/place.h"
+
+struct exchange_level {
+    struct exchange_transfer *transfers;
+    uint32_t transfer_count; /* 0: no exchange at this level */
+    struct exchange_phase phase;
+};
+
+struct exchange_plan {
+    const struct placement *placement; /* borrowed */
+    struct exchange_level *levels;     /* by level of the tile graph */
+    uint32_t level_count;
+    uint32_t phase_count;
+    uint64_t horizon_cycles;           /* sum over phases */
+    uint32_t max_row_bytes;
+};
+
+int exchange_build(
+    const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err);
+int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, struct err *err);
+void exchange_plan_print(const struct exchange_plan *x, FILE *out);
+/* Row of a logical tile in a level, NULL when it does not take part. */
+const struct exchange_row *exchange_plan_row(
+    const struct exchange_plan *x, uint32_t level, struct logical_tile tile);
+
+#endif

@@ -1,0 +1,157 @@
+/* Lowering: a plan -> buffers, kernel calls and moves of every tile, in ordered supersteps.
+ *
+ * Job: give each block of each matrix a buffer on its tile, say which calls run where, and what
+ * must travel in between. Input: a plan (borrowed). Output: struct tile_graph, addresses still
+ * open. A *level* is one superstep: its exchange, then its compute. A step runs at the first level
+ * at which its operands can be there, so independent movements share a phase.
+ *
+ *   time 0      level 0           level 1                           end
+ *   host input  │ compute steps │ exchange │ compute │ compute │ … │ host output
+ *               └ one time point for each exchange and each step of a level
+ *
+ * Moves: a move reads one contiguous range of one buffer and writes it to one range of each
+ * destination (multicast; the source's own tile may be among several, never alone: such pieces are
+ * copied by a kernel). What a tile already holds in the right form is not moved.
+ *
+ * K split: tile kk of a GEMM block computes f32 panels of the whole block, its own share last.
+ * The buffer goes on with room for the other parts, so that the reduction finds own and received
+ * parts at one stride and nothing is copied:
+ *
+ *     [ shares of the others, ascending | own share | part | part | ... ]
+ *                                       └ REDUCE_IN, stride = bytes of the own share
+ *
+ * Invariants, checked by lower_verify(): (1) home blocks cover each matrix exactly; (2) each byte
+ * that a call or a move reads was written at an earlier time, by host, call or move; (3) moves read
+ * and write inside their buffers, word-aligned, on the tiles they name; (4) lifetimes cover all
+ * uses; (5) vertices are sorted by (level, time, tile).
+ */
+#ifndef LOWER_LOWER_H
+#define LOWER_LOWER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "graph/graph.h"
+#include "kernels/kernels.h"
+#include "plan/plan.h"
+#include "target/target.h"
+
+struct buffer_id {
+    uint32_t n;
+};
+#define NO_BUFFER     ((struct buffer_id){UINT32_MAX})
+#define LOWER_FOREVER UINT32_MAX /* time: beyond the end; parameters live from 0 to it */
+#define LOWER_WORDS   8          /* descriptor words of a kernel at most */
+
+enum buffer_kind {
+    BUFFER_WEIGHTS, /* block of weights, layout of kernels.h */
+    BUFFER_ROW,     /* one row of panels: bias */
+    BUFFER_MATRIX,  /* constant block in panels */
+    BUFFER_VALUE,   /* home block of a matrix */
+    BUFFER_OPERAND, /* gathered copy for one or more steps */
+    BUFFER_PARTIAL, /* f32 panels of a K part, with room for the other parts */
+    BUFFER_SCRATCH,
+    BUFFER_KINDS
+};
+
+struct lower_buffer {
+    struct logical_tile tile;
+    enum buffer_kind kind;
+    uint32_t bytes;      /* payload, multiple of 4 */
+    uint32_t born, dies; /* time points, both inclusive */
+    uint32_t step;       /* that made or first needed it, PLAN_NONE for an input */
+    uint32_t split_at;   /* PARTIAL: offset from which it is received into, else 0 */
+    bool is_literal;     /* its bytes are in the image: a constant that the compiler knows */
+};
+
+struct lower_word { /* one word of a descriptor */
+    struct buffer_id buffer; /* NO_BUFFER: the value itself */
+    uint32_t value;          /* or offset in the buffer */
+};
+
+struct lower_vertex {
+    struct logical_tile tile;
+    uint32_t level, time, step;
+    struct kernel_variant variant;
+    struct lower_word words[LOWER_WORDS];
+    uint32_t word_count;
+    uint32_t cycles; /* kernel_cycles() */
+};
+
+struct lower_dest {
+    struct buffer_id buffer;
+    uint32_t offset;
+};
+
+struct lower_move {
+    struct buffer_id source;
+    uint32_t offset, words;
+    uint32_t dest_first, dest_count; /* range of dests */
+};
+
+struct lower_level {
+    uint32_t time;                       /* of its exchange */
+    uint32_t move_first, move_count;
+    uint32_t vertex_first, vertex_count;
+    uint64_t compute_cycles;             /* busiest tile */
+};
+
+/* Panels [first, last) of the whole matrix. */
+struct lower_run {
+    uint32_t first, last;
+};
+
+/* What the host writes to or reads from one buffer. */
+struct lower_shard {
+    struct buffer_id buffer;
+    struct value_id value;     /* the graph's tensor */
+    uint32_t matrix_columns;   /* of the tensor as a matrix */
+    uint32_t row_first, row_last;     /* VALUE, MATRIX */
+    uint32_t group_first, group_last; /* WEIGHTS */
+    struct lower_run runs[3];  /* panels in the order in which the buffer holds them */
+    uint32_t run_count;
+    bool is_transposed;        /* WEIGHTS: the tensor is [N][K] */
+};
+
+struct lower_span {
+    uint32_t first, count; /* range of shards */
+};
+
+struct tile_graph {
+    const struct plan *plan; /* borrowed */
+    struct lower_buffer *buffers;
+    uint32_t buffer_count;
+    struct lower_vertex *vertices;
+    uint32_t vertex_count;
+    struct lower_move *moves;
+    uint32_t move_count;
+    struct lower_dest *dests;
+    uint32_t dest_count;
+    struct lower_level *levels;
+    uint32_t level_count;
+    uint32_t end_time;         /* host output */
+    struct lower_shard *shards;
+    uint32_t shard_count;
+    struct lower_span params;  /* shards of all constants, in step order */
+    struct lower_span *inputs, *outputs; /* by graph input and output */
+    bool *is_active;           /* by logical tile: runs a kernel, exchanges or holds host data */
+    uint32_t active_count;
+    uint64_t compute_cycles;   /* sum over levels of the busiest tile */
+    uint32_t exchange_phases;  /* levels with moves */
+};
+
+int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, struct err *err);
+int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err *err);
+void lower_print(const struct tile_graph *tg, FILE *out);
+
+const char *buffer_kind_name(enum buffer_kind k);
+static inline const struct lower_buffer *lower_buffer(
+    const struct tile_graph *tg, struct buffer_id id)
+{
+    return &tg->buffers[id.n];
+}
+
+#endif

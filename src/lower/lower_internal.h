@@ -1,0 +1,82 @@
+/* Shared by the files of lower/ only: the tile graph while it grows. */
+#ifndef LOWER_LOWER_INTERNAL_H
+#define LOWER_LOWER_INTERNAL_H
+
+#include "base/vec.h"
+#include "lower/lower.h"
+
+/* A rectangle of a matrix wanted by some tiles, all with the same layout. */
+struct need {
+    uint32_t row_first, row_last, panel_first, panel_last;
+};
+
+/* Levels and times of the steps (steps.c), known before anything is made. */
+struct step_time {
+    uint32_t level;        /* of the main call */
+    uint32_t result_level; /* of the reduction, else the same */
+    uint32_t time, result_time;
+};
+
+/* An operand that was gathered: reused by later steps with the same need. */
+struct gathered {
+    struct gathered *next;
+    uint32_t matrix;
+    const struct plan_dist *dist; /* elementwise need, NULL for a GEMM's */
+    uint32_t m, n, k;             /* GEMM's */
+    uint32_t level;
+    struct buffer_id *buffers;    /* by logical tile */
+};
+
+struct lowering {
+    const struct plan *plan;
+    struct arena *arena;
+    struct tile_graph *tg;
+    VEC(struct lower_buffer) buffers;
+    VEC(struct lower_vertex) vertices;
+    VEC(struct lower_dest) dests;
+    VEC(struct lower_shard) shards;
+    struct level_moves {
+        VEC(struct lower_move) moves;
+    } *levels;
+    uint32_t level_count;
+    uint32_t *exchange_time;      /* by level */
+    struct step_time *times;      /* by step */
+    struct buffer_id **home;      /* by matrix: block (i, j) */
+    struct gathered *gathered;
+};
+
+/* steps.c */
+void lower_time_steps(struct lowering *l);
+uint32_t lower_operand_level(const struct lowering *l, uint32_t matrix);
+bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source);
+
+/* split.c */
+struct buffer_id lower_new_buffer(
+    struct lowering *l, uint32_t tile, enum buffer_kind kind, uint32_t bytes, uint32_t step);
+void lower_use(struct lowering *l, struct buffer_id b, uint32_t time); /* extends its life */
+void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born);
+struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk,
+    const struct lower_run *runs, uint32_t run_count);
+struct buffer_id lower_row(
+    struct lowering *l, uint32_t step, uint32_t tile, uint32_t panel_first, uint32_t panel_last);
+struct buffer_id lower_constant(
+    struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n);
+void lower_interface(struct lowering *l);
+
+/* moves.c: brings need `n` of a matrix to `tiles` at level; buffers[i] = NO_BUFFER where a new one
+ * is wanted, and is set. Pieces that stay on their tile become copy calls at `time`. */
+void lower_gather(struct lowering *l, uint32_t matrix, const struct need *n,
+    const uint32_t *tiles, uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
+void lower_add_move(struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset,
+    uint32_t words, const struct lower_dest *dests, uint32_t dest_count);
+
+/* vertices.c */
+void lower_step(struct lowering *l, uint32_t step);
+struct lower_vertex lower_new_vertex(
+    struct kernel_variant v, uint32_t tile, uint32_t level, uint32_t time, uint32_t step);
+void lower_word_buffer(
+    struct lowering *l, struct lower_vertex *v, uint32_t word, struct buffer_id b, uint32_t offset);
+void lower_push_vertex(struct lowering *l, struct lower_vertex v, uint32_t word_count,
+    const uint32_t *dims);
+
+#endif

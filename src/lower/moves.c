@@ -1,0 +1,121 @@
+/* What each region needs from elsewhere. For one rectangle of a matrix: every home block that meets
+ * it gives pieces that are contiguous on both sides, each sent once to all tiles that want it. */
+#include "lower/lower_internal.h"
+
+void lower_add_move(struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset,
+    uint32_t words, const struct lower_dest *dests, uint32_t dest_count)
+{
+    uint32_t time = l->exchange_time[level];
+    struct lower_move m = {.source = source,
+        .offset = offset,
+        .words = words,
+        .dest_first = (uint32_t)l->dests.len,
+        .dest_count = dest_count};
+    lower_use(l, source, time);
+    for (uint32_t i = 0; i < dest_count; i++) {
+        vec_push(l->arena, &l->dests, dests[i]);
+        lower_use(l, dests[i].buffer, time);
+    }
+    vec_push(l->arena, &l->levels[level].moves, m);
+}
+
+/* A copy on one tile, by the elementwise kernel without activation: f16 to f16, bits kept. */
+static void add_copy(struct lowering *l, uint32_t step, struct buffer_id source, uint32_t offset,
+    struct lower_dest dest, uint32_t bytes)
+{
+    const struct step_time *t = &l->times[step];
+    struct kernel_variant v = {.id = KERNEL_UNARY, .act = ACT_NONE};
+    struct lower_vertex x = lower_new_vertex(
+        v, l->buffers.data[source.n].tile.n, t->level, t->time, step);
+    lower_word_buffer(l, &x, UNARY_X, source, offset);
+    lower_word_buffer(l, &x, UNARY_OUT, dest.buffer, dest.offset);
+    x.words[UNARY_N].value = bytes / 32;
+    lower_push_vertex(l, x, UNARY_WORDS, (const uint32_t[]){bytes / 32});
+}
+
+struct piece {
+    struct buffer_id source;
+    uint32_t source_tile, source_offset, dest_offset, bytes;
+};
+
+static void send_piece(struct lowering *l, const struct piece *p, const uint32_t *tiles,
+    uint32_t tile_count, uint32_t step, const struct buffer_id *buffers, struct lower_dest *dests)
+{
+    bool is_own = false;
+    for (uint32_t i = 0; i < tile_count; i++) {
+        dests[i] = (struct lower_dest){buffers[i], p->dest_offset};
+        is_own = is_own || tiles[i] == p->source_tile;
+    }
+    if (tile_count == 1 && is_own) {
+        add_copy(l, step, p->source, p->source_offset, dests[0], p->bytes);
+        return;
+    }
+    lower_add_move(l, l->times[step].level, p->source, p->source_offset, p->bytes / 4, dests,
+        tile_count);
+}
+
+static void send_block(struct lowering *l, struct piece p, const struct need *n,
+    const struct need *block, const uint32_t *tiles, uint32_t tile_count, uint32_t step,
+    const struct buffer_id *buffers, struct lower_dest *dests)
+{
+    uint32_t ra = n->row_first > block->row_first ? n->row_first : block->row_first;
+    uint32_t rb = n->row_last < block->row_last ? n->row_last : block->row_last;
+    uint32_t pa = n->panel_first > block->panel_first ? n->panel_first : block->panel_first;
+    uint32_t pb = n->panel_last < block->panel_last ? n->panel_last : block->panel_last;
+    uint32_t source_rows = block->row_last - block->row_first;
+    uint32_t dest_rows = n->row_last - n->row_first;
+    bool is_whole = rb - ra == source_rows && rb - ra == dest_rows;
+    uint32_t panels = is_whole ? pb - pa : 1;
+    for (uint32_t panel = pa; panel < pb; panel += panels) {
+        p.source_offset =
+            32 * ((panel - block->panel_first) * source_rows + ra - block->row_first);
+        p.dest_offset = 32 * ((panel - n->panel_first) * dest_rows + ra - n->row_first);
+        p.bytes = 32 * (rb - ra) * panels;
+        send_piece(l, &p, tiles, tile_count, step, buffers, dests);
+    }
+}
+
+void lower_gather(struct lowering *l, uint32_t matrix, const struct need *n,
+    const uint32_t *tiles, uint32_t tile_count, uint32_t step, struct buffer_id *buffers)
+{
+    const struct plan_dist *d = l->plan->matrices[matrix].dist;
+    uint32_t bytes = 32 * (n->row_last - n->row_first) * (n->panel_last - n->panel_first);
+    /* A tile whose home block is the rectangle itself uses it in place. */
+    uint32_t *wanting = ARENA_ARRAY(l->arena, uint32_t, tile_count);
+    struct buffer_id *into = ARENA_ARRAY(l->arena, struct buffer_id, tile_count);
+    struct lower_dest *dests = ARENA_ARRAY(l->arena, struct lower_dest, tile_count);
+    uint32_t count = 0;
+    struct buffer_id home = NO_BUFFER;
+    uint32_t home_tile = PLAN_NONE;
+    for (uint32_t b = 0; b < d->m * d->n; b++) {
+        uint32_t i = b / d->n, j = b % d->n;
+        if (d->row_bound[i] == n->row_first && d->row_bound[i + 1] == n->row_last &&
+            d->panel_bound[j] == n->panel_first && d->panel_bound[j + 1] == n->panel_last) {
+            home = l->home[matrix][b];
+            home_tile = d->tile[b];
+        }
+    }
+    for (uint32_t t = 0; t < tile_count; t++) {
+        if (tiles[t] == home_tile) {
+            buffers[t] = home;
+            continue;
+        }
+        buffers[t] = lower_new_buffer(l, tiles[t], BUFFER_OPERAND, bytes, step);
+        wanting[count] = tiles[t];
+        into[count++] = buffers[t];
+    }
+    for (uint32_t i = 0; count > 0 && i < d->m; i++) {
+        if (d->row_bound[i] >= n->row_last || d->row_bound[i + 1] <= n->row_first) {
+            continue;
+        }
+        for (uint32_t j = 0; j < d->n; j++) {
+            struct need block = {d->row_bound[i], d->row_bound[i + 1], d->panel_bound[j],
+                d->panel_bound[j + 1]};
+            if (block.panel_first < n->panel_last && block.panel_last > n->panel_first) {
+                struct piece p = {.source = l->home[matrix][i * d->n + j],
+                    .source_tile = d->tile[i * d->n + j]};
+                send_block(l, p, n, &block, wanting, count, step, into, dests);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+/* Recomputes from the tile graph alone what lower.h promises: every write as an interval of a
+ * buffer with its time, then coverage, order and lifetimes against every read. */
+#include "lower/lower.h"
+
+#include <stdlib.h>
+
+#include "base/vec.h"
+
+struct access {
+    uint32_t buffer, first, last, time;
+    bool is_move;
+};
+
+struct checker {
+    const struct tile_graph *tg;
+    struct err *err;
+    struct arena *scratch;
+    VEC(struct access) writes;
+    VEC(struct access) reads;
+    uint32_t *last_write; /* by buffer: time after which it is complete */
+    bool *by_move;        /* by buffer: last_write was an exchange */
+    uint32_t faults;
+};
+
+static void fault(struct checker *c, const char *what, uint32_t at, const char *text)
+{
+    if (c->faults++ == 0) {
+        err_set(c->err, ERR_INTERNAL, "lower: %s %u: %s", what, at, text);
+    }
+}
+
+/* Bytes that a vertex writes, and the word that names where. */
+static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word)
+{
+    const struct lower_word *w = v->words;
+    switch (v->variant.id) {
+    case KERNEL_GEMM_AMP:
+        *ret_word = GEMM_OUT;
+        return w[GEMM_ROWS].value * w[GEMM_PANELS].value * (v->variant.out_f32 ? 64 : 32);
+    case KERNEL_REDUCE:
+        *ret_word = REDUCE_OUT;
+        return w[REDUCE_ROWS].value * w[REDUCE_PANELS].value * 32;
+    case KERNEL_UNARY:
+        *ret_word = UNARY_OUT;
+        return w[UNARY_N].value * 32;
+    case KERNEL_ADD:
+        *ret_word = ADD_OUT;
+        return w[ADD_N].value * 32;
+    case KERNEL_ADD_ROW:
+        *ret_word = ADD_ROW_OUT;
+        return w[ADD_ROW_ROWS].value * w[ADD_ROW_PANELS].value * 32;
+    case KERNEL_SOFTMAX:
+    default:
+        *ret_word = SOFTMAX_OUT;
+        return w[SOFTMAX_ROWS].value * ((w[SOFTMAX_COLUMNS].value + 15) / 16) * 32;
+    }
+}
+
+static void add_access(struct checker *c, bool is_write, struct access x)
+{
+    if (x.buffer >= c->tg->buffer_count || x.last > c->tg->buffers[x.buffer].bytes ||
+        x.first > x.last || (x.first | x.last) % 4 != 0) {
+        fault(c, "buffer", x.buffer, "an access leaves it or is not word-aligned");
+        return;
+    }
+    const struct lower_buffer *b = &c->tg->buffers[x.buffer];
+    if (x.time < b->born || x.time > b->dies) {
+        fault(c, "buffer", x.buffer, "used outside its lifetime");
+    }
+    if (is_write) {
+        vec_push(c->scratch, &c->writes, x);
+    } else {
+        vec_push(c->scratch, &c->reads, x);
+    }
+}
+
+static void collect_vertices(struct checker *c)
+{
+    for (uint32_t i = 0; i < c->tg->vertex_count; i++) {
+        const struct lower_vertex *v = &c->tg->vertices[i];
+        uint32_t out;
+        uint32_t bytes = written(v, &out);
+        for (uint32_t w = 0; w < v->word_count; w++) {
+            struct lower_word word = v->words[w];
+            if (word.buffer.n == NO_BUFFER.n) {
+                continue;
+            }
+            const struct lower_buffer *b = lower_buffer(c->tg, word.buffer);
+            if (b->tile.n != v->tile.n) {
+                fault(c, "vertex", i, "names a buffer of another tile");
+            }
+            bool is_write = w == out || b->kind == BUFFER_SCRATCH;
+            uint32_t end = w == out ? word.value + bytes : b->bytes;
+            add_access(c, is_write, (struct access){word.buffer.n, word.value, end, v->time, false});
+        }
+    }
+}
+
+static void collect_moves(struct checker *c)
+{
+    const struct tile_graph *tg = c->tg;
+    for (uint32_t l = 0; l < tg->level_count; l++) {
+        const struct lower_level *level = &tg->levels[l];
+        for (uint32_t i = level->move_first; i < level->move_first + level->move_count; i++) {
+            const struct lower_move *m = &tg->moves[i];
+            uint32_t bytes = 4 * m->words;
+            add_access(c, false,
+                (struct access){m->source.n, m->offset, m->offset + bytes, level->time, true});
+            bool is_own = false;
+            for (uint32_t d = 0; d < m->dest_count; d++) {
+                const struct lower_dest *dest = &tg->dests[m->dest_first + d];
+                is_own = is_own || lower_buffer(tg, dest->buffer)->tile.n ==
+                        lower_buffer(tg, m->source)->tile.n;
+                add_access(c, true,
+                    (struct access){dest->buffer.n, dest->offset, dest->offset + bytes,
+                        level->time, true});
+            }
+            if (m->words == 0 || m->dest_count == 0 || (is_own && m->dest_count == 1)) {
+                fault(c, "move", i, "is empty or goes to its own tile alone");
+            }
+        }
+    }
+}
+
+static int by_buffer(const void *pa, const void *pb)
+{
+    const struct access *a = pa, *b = pb;
+    if (a->buffer != b->buffer) {
+        return a->buffer < b->buffer ? -1 : 1;
+    }
+    if (a->first != b->first) {
+        return a->first < b->first ? -1 : 1;
+    }
+    return a->last < b->last ? -1 : a->last > b->last;
+}
+
+static void check_writes(struct checker *c)
+{
+    const struct tile_graph *tg = c->tg;
+    if (c->writes.len > 0) {
+        qsort(c->writes.data, c->writes.len, sizeof *c->writes.data, by_buffer);
+    }
+    uint32_t *filled = ARENA_ARRAY(c->scratch, uint32_t, tg->buffer_count);
+    for (size_t i = 0; i < c->writes.len; i++) {
+        const struct access *w = &c->writes.data[i];
+        if (w->first != filled[w->buffer]) {
+            fault(c, "buffer", w->buffer, "written twice or with a hole");
+        }
+        filled[w->buffer] = w->last;
+        if (w->time > c->last_write[w->buffer]) {
+            c->last_write[w->buffer] = w->time;
+            c->by_move[w->buffer] = w->is_move;
+        }
+    }
+    for (uint32_t i = 0; i < tg->buffer_count; i++) {
+        const struct lower_buffer *b = &tg->buffers[i];
+        bool by_host = b->kind == BUFFER_WEIGHTS || b->kind == BUFFER_ROW ||
+            b->kind == BUFFER_MATRIX || (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
+        if (by_host ? filled[i] != 0 : filled[i] != b->bytes) {
+            fault(c, "buffer", i, "not written exactly once");
+        }
+    }
+}
+
+static void check_reads(struct checker *c)
+{
+    for (size_t i = 0; i < c->reads.len; i++) {
+        const struct access *r = &c->reads.data[i];
+        uint32_t complete = c->last_write[r->buffer];
+        /* A partial is sent before the other parts arrive behind it. */
+        bool is_partial = c->tg->buffers[r->buffer].kind == BUFFER_PARTIAL && r->is_move;
+        bool early = r->is_move ? r->time <= complete : r->time < complete;
+        if ((early || (r->time == complete && c->by_move[r->buffer])) && !is_partial) {
+            fault(c, "buffer", r->buffer, "read before it is complete");
+        }
+    }
+}
+
+static void check_shards(struct checker *c)
+{
+    const struct tile_graph *tg = c->tg;
+    const struct plan *p = tg->plan;
+    for (uint32_t io = 0; io < p->graph->input_count + p->graph->output_count; io++) {
+        bool is_input = io < p->graph->input_count;
+        uint32_t at = is_input ? io : io - p->graph->input_count;
+        const struct plan_matrix *x =
+            &p->matrices[is_input ? p->inputs[at] : p->outputs[at]];
+        struct lower_span span = is_input ? tg->inputs[at] : tg->outputs[at];
+        uint64_t cells = 0;
+        for (uint32_t i = span.first; i < span.first + span.count; i++) {
+            const struct lower_shard *s = &tg->shards[i];
+            uint64_t own = (uint64_t)(s->row_last - s->row_first) *
+                (s->runs[0].last - s->runs[0].first);
+            cells += own;
+            if (s->row_last > x->rows || s->runs[0].last > x->panels ||
+                lower_buffer(tg, s->buffer)->bytes != 32 * own) {
+                fault(c, "shard", i, "is outside its matrix or has another size");
+            }
+        }
+        if (cells != (uint64_t)x->rows * x->panels) {
+            fault(c, "interface tensor", io, "is not covered exactly");
+        }
+    }
+}
+
+static void check_order(struct checker *c)
+{
+    for (uint32_t i = 1; i < c->tg->vertex_count; i++) {
+        const struct lower_vertex *a = &c->tg->vertices[i - 1], *b = &c->tg->vertices[i];
+        bool good = a->level != b->level ? a->level < b->level
+            : a->time != b->time         ? a->time < b->time
+                                         : a->tile.n <= b->tile.n;
+        if (!good) {
+            fault(c, "vertex", i, "out of order");
+        }
+    }
+}
+
+int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err *err)
+{
+    struct checker c = {.tg = tg, .err = err, .scratch = scratch};
+    c.last_write = ARENA_ARRAY(scratch, uint32_t, tg->buffer_count);
+    c.by_move = ARENA_ARRAY(scratch, bool, tg->buffer_count);
+    collect_vertices(&c);
+    collect_moves(&c);
+    check_writes(&c);
+    check_reads(&c);
+    check_shards(&c);
+    check_order(&c);
+    return c.faults == 0 ? 0 : -ERR_INTERNAL;
+}

@@ -1,0 +1,201 @@
+/* What a step may choose from: distributions (interned, so that equal cuts are equal pointers) and
+ * the grids of a GEMM. Only cuts with a distinct largest part are listed: 100 panels in 34 to 49
+ * parts are all "3 at most", so 34 stands for them. */
+#include "plan/plan_internal.h"
+
+#include <string.h>
+
+struct dist_entry {
+    struct dist_entry *next;
+    uint32_t rows, panels, m, n, k;
+    bool is_operand;
+    struct plan_dist dist;
+};
+
+const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count)
+{
+    uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)count + 1);
+    for (uint32_t i = 0; i <= count; i++) {
+        bound[i] = (uint32_t)((uint64_t)total * i / count);
+    }
+    return bound;
+}
+
+static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *key)
+{
+    for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
+        if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
+            e->k == key->k && e->is_operand == key->is_operand) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+static void fill_result(struct arena *a, struct dist_entry *e)
+{
+    const uint32_t *outer = dist_bounds(a, e->panels, e->n);
+    uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)e->n * e->k + 1);
+    uint16_t *column_tile = ARENA_ARRAY(a, uint16_t, (size_t)e->n * e->k);
+    uint32_t count = 0;
+    for (uint32_t j = 0; j < e->n; j++) {
+        uint32_t width = outer[j + 1] - outer[j];
+        uint32_t parts = e->k < width ? e->k : width;
+        for (uint32_t p = 0; p < parts; p++) {
+            bound[count] = outer[j] + (uint32_t)((uint64_t)width * p / parts);
+            column_tile[count++] = (uint16_t)(j * e->k + p);
+        }
+    }
+    bound[count] = e->panels;
+    uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)e->m * count);
+    for (uint32_t i = 0; i < e->m; i++) {
+        for (uint32_t c = 0; c < count; c++) {
+            tile[i * count + c] = (uint16_t)(i * e->n * e->k + column_tile[c]);
+        }
+    }
+    e->dist = (struct plan_dist){e->m, count, dist_bounds(a, e->rows, e->m), bound, tile};
+}
+
+static void fill_operand(struct arena *a, struct dist_entry *e)
+{
+    uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)e->m * e->k);
+    for (uint32_t i = 0; i < e->m; i++) {
+        for (uint32_t kk = 0; kk < e->k; kk++) {
+            tile[i * e->k + kk] = (uint16_t)(i * e->n * e->k + kk);
+        }
+    }
+    e->dist = (struct plan_dist){
+        e->m, e->k, dist_bounds(a, e->rows, e->m), dist_bounds(a, e->panels, e->k), tile};
+}
+
+bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b)
+{
+    if (a == b) {
+        return true;
+    }
+    return a != NULL && b != NULL && a->m == b->m && a->n == b->n &&
+        memcmp(a->row_bound, b->row_bound, sizeof *a->row_bound * (a->m + 1)) == 0 &&
+        memcmp(a->panel_bound, b->panel_bound, sizeof *a->panel_bound * (a->n + 1)) == 0 &&
+        memcmp(a->tile, b->tile, sizeof *a->tile * a->m * a->n) == 0;
+}
+
+static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry key)
+{
+    struct dist_entry *e = find(pool, &key);
+    if (e != NULL) {
+        return &e->dist;
+    }
+    e = ARENA_NEW(pool->arena, struct dist_entry);
+    *e = key;
+    if (key.is_operand) {
+        fill_operand(pool->arena, e);
+    } else {
+        fill_result(pool->arena, e);
+    }
+    e->next = pool->head;
+    pool->head = e;
+    /* The same cut reached another way keeps the older pointer. */
+    for (struct dist_entry *o = e->next; o != NULL; o = o->next) {
+        if (o->rows == e->rows && o->panels == e->panels && plan_dist_equal(&o->dist, &e->dist)) {
+            e->dist = o->dist;
+            return &o->dist;
+        }
+    }
+    return &e->dist;
+}
+
+const struct plan_dist *dist_grid(
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k)
+{
+    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, k, false, {0}});
+}
+
+const struct plan_dist *dist_operand(
+    struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k)
+{
+    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, true, {0}});
+}
+
+/* The least number of parts after `parts` whose largest part is smaller; 0 when there is none. */
+static uint32_t next_cut(uint32_t total, uint32_t parts)
+{
+    uint32_t largest = cost_ceil(total, parts);
+    return largest <= 1 ? 0 : cost_ceil(total, largest - 1);
+}
+
+uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit)
+{
+    uint32_t count = 0;
+    for (uint32_t m = 1; m != 0 && m <= tiles; m = next_cut(rows, m)) {
+        if (count == limit) {
+            count--;
+        }
+        ret[count++] = m;
+    }
+    return count;
+}
+
+/* Keeps ret[] sorted by (score, m, n, k) and at most `limit` long. */
+static uint32_t menu_insert(struct grid *ret, uint32_t count, uint32_t limit, struct grid g)
+{
+    if (count == limit && ret[count - 1].score <= g.score) {
+        return count;
+    }
+    uint32_t at = count < limit ? count++ : limit - 1;
+    while (at > 0 && ret[at - 1].score > g.score) {
+        ret[at] = ret[at - 1];
+        at--;
+    }
+    ret[at] = g;
+    return count;
+}
+
+static uint64_t grid_score(const struct plan_step *s, const struct grid *g)
+{
+    uint64_t exchange, compute;
+    cost_gemm_reduce(s, g, &exchange, &compute);
+    uint64_t operand =
+        (uint64_t)cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k) * 8 + PLAN_START_EVENTS;
+    return cost_gemm_compute(s, g, true) + exchange + compute +
+        (g->n > 1 ? operand + PLAN_SYNC_CYCLES : 0);
+}
+
+uint32_t plan_gemm_menu(
+    const struct plan_step *s, uint32_t tiles, struct grid *ret, uint32_t limit, uint64_t *work)
+{
+    uint32_t count = 0;
+    uint32_t small = limit / 5; /* places kept for the grids that need least memory */
+    struct grid least[16];
+    uint32_t least_count = 0;
+    for (uint32_t k = 1; k != 0 && k <= tiles; k = next_cut(s->groups, k)) {
+        for (uint32_t n = 1; n != 0 && n * k <= tiles; n = next_cut(s->panels, n)) {
+            for (uint32_t m = 1; m != 0 && m * n * k <= tiles; m = next_cut(s->rows, m)) {
+                struct grid g = {m, n, k, 0};
+                uint64_t bytes = cost_gemm_bytes(s, &g) +
+                    512ull * cost_ceil(s->groups, k) * cost_ceil(s->panels, n);
+                ++*work;
+                if (bytes > PLAN_TILE_BYTES) {
+                    continue;
+                }
+                g.score = grid_score(s, &g);
+                count = menu_insert(ret, count, limit - small, g);
+                uint64_t score = g.score;
+                g.score = bytes;
+                least_count = menu_insert(least, least_count, small < 16 ? small : 16, g);
+                g.score = score;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < least_count; i++) {
+        bool is_listed = false;
+        for (uint32_t j = 0; j < count; j++) {
+            is_listed = is_listed ||
+                (ret[j].m == least[i].m && ret[j].n == least[i].n && ret[j].k == least[i].k);
+        }
+        if (!is_listed && count < limit) {
+            least[i].score = grid_score(s, &least[i]);
+            ret[count++] = least[i];
+        }
+    }
+    return count;
+}

@@ -1,0 +1,108 @@
+/* Estimates of one choice. Exchange: payload of the busiest endpoint at 4 bytes an event, two
+ * events a control, a fixed start and tail, and a constant a barrier [exchange 8]. Compute: the
+ * kernels' own formulas. The estimate ranks; the schedule of each finalist decides. */
+#include "plan/plan_internal.h"
+
+uint32_t cost_ceil(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint32_t largest_part(const uint32_t *bound, uint32_t count)
+{
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t part = bound[i + 1] - bound[i];
+        largest = part > largest ? part : largest;
+    }
+    return largest;
+}
+
+uint64_t cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m,
+    uint32_t k)
+{
+    uint32_t source_rows = largest_part(source->row_bound, source->m);
+    uint32_t source_panels = largest_part(source->panel_bound, source->n);
+    uint32_t want_rows = cost_ceil(rows, m);
+    uint32_t want_panels = cost_ceil(panels, k);
+    bool same_rows = source->m == m;
+    /* A piece is contiguous over panels only where both sides hold the same rows. */
+    uint64_t from_columns = source->n == k ? 1 : want_panels / source_panels + 2;
+    uint64_t from_rows = same_rows ? 1 : want_rows / source_rows + 2;
+    from_columns = from_columns < source->n ? from_columns : source->n;
+    from_rows = from_rows < source->m ? from_rows : source->m;
+    uint64_t received = same_rows ? from_columns : from_rows * want_panels;
+    uint64_t to_rows = same_rows ? 1 : source_rows / want_rows + 2;
+    to_rows = to_rows < m ? to_rows : m;
+    uint64_t sent = same_rows ? 1 : to_rows * source_panels;
+    uint64_t in = 8ull * want_rows * want_panels + 3 * received;
+    uint64_t out = 8ull * source_rows * source_panels + 2 * sent;
+    return (in > out ? in : out) + PLAN_START_EVENTS;
+}
+
+uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool w_region1)
+{
+    struct plan_step chosen = *s;
+    chosen.k = g->k;
+    chosen.w_region1 = w_region1;
+    struct kernel_variant v = plan_variant(&chosen);
+    uint32_t dims[3] = {
+        cost_ceil(s->rows, g->m), cost_ceil(s->groups, g->k), cost_ceil(s->panels, g->n)};
+    return kernel_cycles(&v, dims);
+}
+
+void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange,
+    uint64_t *ret_compute)
+{
+    *ret_exchange = 0;
+    *ret_compute = 0;
+    if (g->k == 1) {
+        return;
+    }
+    uint32_t rows = cost_ceil(s->rows, g->m);
+    uint32_t panels = cost_ceil(s->panels, g->n);
+    uint32_t reducers = g->k < panels ? g->k : panels;
+    uint32_t share = cost_ceil(panels, reducers);
+    uint64_t in = (uint64_t)(g->k - 1) * (16ull * rows * share + 3);
+    uint64_t out = 16ull * rows * panels + 2ull * reducers;
+    *ret_exchange = (in > out ? in : out) + PLAN_START_EVENTS + PLAN_SYNC_CYCLES;
+    struct plan_step chosen = *s;
+    chosen.k = g->k;
+    struct kernel_variant v = plan_reduce_variant(&chosen);
+    uint32_t dims[3] = {g->k, rows, share};
+    *ret_compute = kernel_cycles(&v, dims);
+}
+
+uint64_t cost_gemm_bytes(const struct plan_step *s, const struct grid *g)
+{
+    uint64_t rows = cost_ceil(s->rows, g->m);
+    uint64_t panels = cost_ceil(s->panels, g->n);
+    uint64_t groups = cost_ceil(s->groups, g->k);
+    uint64_t x = 32 * rows * groups + 64;
+    uint64_t result = 32 * rows * panels;
+    if (g->k > 1) {
+        uint64_t reducers = g->k < panels ? g->k : panels;
+        uint64_t share = (panels + reducers - 1) / reducers;
+        result = 64 * rows * (panels + (g->k - 1) * share) + 32 * rows * share;
+    }
+    return x + result + kernel_gemm_scratch_bytes((uint32_t)rows) + 32 * panels;
+}
+
+uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels)
+{
+    struct kernel_variant v = plan_variant(s);
+    uint32_t elements = rows * panels; /* in units of 16 */
+    switch (s->kind) {
+    case PLAN_ADD:
+    case PLAN_UNARY:
+        return kernel_cycles(&v, (const uint32_t[]){elements});
+    case PLAN_ADD_ROW:
+        return kernel_cycles(&v, (const uint32_t[]){rows, panels});
+    case PLAN_SOFTMAX:
+        return kernel_cycles(&v, (const uint32_t[]){rows, s->columns});
+    case PLAN_GEMM:
+    case PLAN_KINDS:
+        break;
+    }
+    return 0;
+}

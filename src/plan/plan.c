@@ -1,0 +1,500 @@
+/* The search: see plan.h. A partial plan (struct state) holds the distribution of each matrix made
+ * so far, what parameters take on each tile, and its cost; extending it by each entry of a step's
+ * menu and keeping the cheapest of each kind gives the partial plans after that step. */
+#include "plan/plan_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct choice {
+    uint32_t m, n, k;
+    bool w_region1;
+    const struct plan_dist *dist;
+    const struct plan_dist *input; /* of a graph input that the step reads first, or NULL */
+    uint64_t compute, exchange;
+};
+
+struct state {
+    const struct plan_dist **dist; /* by matrix */
+    uint32_t *level;               /* by matrix: superstep whose compute makes it, from 1; inputs 0 */
+    uint32_t *resident;            /* by tile: parameter bytes */
+    uint32_t *region1;             /* by tile: of them in region 1 */
+    uint32_t levels;               /* supersteps with an exchange so far */
+    uint64_t cost, exchange;
+    uint64_t transient;            /* largest step beside parameters */
+    const struct state *before;
+    struct choice choice;          /* of the last step */
+};
+
+struct search {
+    const struct plan *plan; /* fused */
+    uint32_t tiles;
+    struct arena *arena;
+    struct dist_pool pool;
+    struct state *states, *next;
+    uint32_t count, next_count, next_cap;
+    uint32_t *last_use; /* by matrix: last step that reads it; outputs: step_count */
+    uint64_t work;
+    uint64_t least_bytes; /* of the step at hand, over all rejected choices */
+};
+
+static const struct plan_matrix *matrix(const struct search *q, uint32_t at)
+{
+    return &q->plan->matrices[at];
+}
+
+struct draft { /* a choice with what it does to a state, before copying anything */
+    struct choice c;
+    uint32_t level;
+    uint32_t new_levels;
+    uint64_t cost, exchange;
+    uint64_t resident_bytes, transient;
+    const struct state *from;
+    uint64_t kind; /* hash of the live distributions */
+};
+
+static bool same_operand(const struct plan_dist *source, const struct plan_step *s,
+    const struct choice *c, struct dist_pool *pool)
+{
+    return c->n == 1 &&
+        plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
+}
+
+/* Memory of the draft's tiles; false when one is over the limit. */
+static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
+{
+    const struct state *from = d->from;
+    uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : 0;
+    uint32_t worst = 0, worst1 = 0;
+    for (uint32_t t = 0; t < q->tiles; t++) {
+        uint32_t own = t < used ? (uint32_t)d->resident_bytes : 0;
+        worst = from->resident[t] + own > worst ? from->resident[t] + own : worst;
+        if (t < used) {
+            worst1 = from->region1[t] + own > worst1 ? from->region1[t] + own : worst1;
+        }
+    }
+    d->c.w_region1 = worst1 <= PLAN_REGION1_BYTES;
+    uint64_t transient = d->transient > from->transient ? d->transient : from->transient;
+    uint64_t bytes = worst + transient;
+    if (bytes > PLAN_TILE_BYTES) {
+        q->least_bytes = bytes < q->least_bytes ? bytes : q->least_bytes;
+        return false;
+    }
+    d->transient = transient;
+    return true;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9E3779B97F4A7C15ull;
+    return h ^ h >> 29;
+}
+
+/* Kind of a state: cut of every matrix still to be read. Content, not addresses (R22). */
+static uint64_t dist_kind(const struct plan_dist *d)
+{
+    uint64_t h = mix(mix(0, d->m), d->n);
+    for (uint32_t i = 0; i < d->m * d->n; i++) {
+        h = mix(h, d->tile[i]);
+    }
+    for (uint32_t j = 0; j <= d->n; j++) {
+        h = mix(h, d->panel_bound[j]);
+    }
+    return h;
+}
+
+static uint64_t draft_kind(const struct search *q, uint32_t step, const struct draft *d)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < q->plan->matrix_count; i++) {
+        const struct plan_dist *dist = d->from->dist[i];
+        if (i == s->out) {
+            dist = d->c.dist;
+        } else if (i == s->in[0] && d->c.input != NULL) {
+            dist = d->c.input;
+        }
+        if (dist != NULL && q->last_use[i] > step) {
+            h = mix(mix(h, i), dist_kind(dist));
+        }
+    }
+    return h;
+}
+
+/* Puts a draft among the next states: the cheapest of its kind, at most `next_cap` kinds. */
+static void offer(struct search *q, struct draft *list, uint32_t step, struct draft d)
+{
+    d.kind = draft_kind(q, step, &d);
+    uint32_t at = q->next_count;
+    for (uint32_t i = 0; i < q->next_count; i++) {
+        if (list[i].kind == d.kind) {
+            at = i;
+        }
+    }
+    if (at == q->next_count) {
+        if (q->next_count < q->next_cap) {
+            q->next_count++;
+        } else if (list[--at].cost <= d.cost) {
+            return;
+        }
+    } else if (list[at].cost <= d.cost) {
+        return;
+    }
+    while (at > 0 && list[at - 1].cost > d.cost) {
+        list[at] = list[at - 1];
+        at--;
+    }
+    list[at] = d;
+}
+
+static void finish_draft(struct search *q, struct draft *list, uint32_t step, struct draft d,
+    uint64_t moved, uint32_t avail)
+{
+    const struct state *from = d.from;
+    d.level = avail + (moved > 0 ? 1 : 0);
+    uint32_t levels = d.level + (d.c.k > 1 ? 1 : 0);
+    d.new_levels = levels > from->levels ? levels : from->levels;
+    d.c.exchange += moved;
+    d.exchange = from->exchange + d.c.exchange +
+        (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
+    d.cost = from->cost + d.c.compute + (d.exchange - from->exchange);
+    d.level = levels;
+    q->work++;
+    offer(q, list, step, d);
+}
+
+static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
+    const struct state *from, const struct grid *menu, uint32_t menu_count)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    const struct plan_dist *source = from->dist[s->in[0]];
+    for (uint32_t i = 0; i < menu_count; i++) {
+        const struct grid *g = &menu[i];
+        struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k}};
+        d.resident_bytes = 512ull * cost_ceil(s->groups, g->k) * cost_ceil(s->panels, g->n);
+        d.transient = cost_gemm_bytes(s, g);
+        if (!fits(q, s, &d)) {
+            continue;
+        }
+        uint64_t reduce_exchange, reduce_compute;
+        cost_gemm_reduce(s, g, &reduce_exchange, &reduce_compute);
+        d.c.compute = cost_gemm_compute(s, g, d.c.w_region1) + reduce_compute;
+        d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
+        d.c.dist = dist_grid(&q->pool, s->rows, s->panels, g->m, g->n, g->k);
+        uint64_t moved = 0;
+        if (source == NULL) {
+            d.c.input = dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k);
+            moved = g->n > 1 ? cost_move(d.c.input, s->rows, s->groups, g->m, g->k) : 0;
+        } else if (!same_operand(source, s, &d.c, &q->pool)) {
+            moved = cost_move(source, s->rows, s->groups, g->m, g->k);
+        }
+        finish_draft(q, list, step, d, moved, from->level[s->in[0]]);
+    }
+}
+
+/* One choice of an elementwise step or a softmax: the result's distribution is `dist`. */
+static void extend_one(struct search *q, struct draft *list, uint32_t step,
+    const struct state *from, const struct plan_dist *dist)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    struct draft d = {.from = from, .c = {.m = dist->m, .n = dist->n, .k = 1, .dist = dist}};
+    uint32_t rows = 0, panels = 0;
+    for (uint32_t i = 0; i < dist->m; i++) {
+        uint32_t part = dist->row_bound[i + 1] - dist->row_bound[i];
+        rows = part > rows ? part : rows;
+    }
+    for (uint32_t j = 0; j < dist->n; j++) {
+        uint32_t part = dist->panel_bound[j + 1] - dist->panel_bound[j];
+        panels = part > panels ? part : panels;
+    }
+    uint64_t moved = 0;
+    uint32_t avail = 0;
+    for (int o = 0; o < 2; o++) {
+        if (s->in[o] == PLAN_NONE || matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
+            continue;
+        }
+        const struct plan_dist *source = from->dist[s->in[o]];
+        uint32_t level = from->level[s->in[o]];
+        if (source == NULL) {
+            if (o == 0) {
+                d.c.input = dist;
+            } else {
+                continue; /* a second input still without a place takes this distribution */
+            }
+        } else if (!plan_dist_equal(source, dist)) {
+            moved += cost_move(source, s->rows, s->panels, dist->m, dist->n);
+        }
+        avail = level > avail ? level : avail;
+    }
+    d.transient = 96ull * rows * panels + 256;
+    if (!fits(q, s, &d)) {
+        return;
+    }
+    d.c.compute = cost_local(s, rows, panels);
+    finish_draft(q, list, step, d, moved, avail);
+}
+
+static void extend_local(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    bool is_free = true;
+    for (int o = 0; o < 2; o++) {
+        const struct plan_dist *source = s->in[o] != PLAN_NONE ? from->dist[s->in[o]] : NULL;
+        if (source != NULL) {
+            is_free = false;
+            if (s->kind != PLAN_SOFTMAX || source->n == 1) {
+                extend_one(q, list, step, from, source);
+            }
+        }
+    }
+    if (s->kind != PLAN_SOFTMAX && !is_free) {
+        return;
+    }
+    uint32_t menu[48];
+    uint32_t count = plan_row_menu(s->rows, q->tiles, menu, 48);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t n = 1;
+        if (s->kind != PLAN_SOFTMAX && i + 1 == count) {
+            n = q->tiles / menu[i] < s->panels ? q->tiles / menu[i] : s->panels;
+        }
+        extend_one(q, list, step, from,
+            dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1, 1));
+    }
+}
+
+static void adopt(struct search *q, struct state *to, uint32_t step, const struct draft *d)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    uint32_t matrices = q->plan->matrix_count;
+    const struct state *from = d->from;
+    *to = *from;
+    to->dist = arena_memdup(q->arena, from->dist, sizeof *from->dist * matrices);
+    to->level = arena_memdup(q->arena, from->level, sizeof *from->level * matrices);
+    to->resident = arena_memdup(q->arena, from->resident, sizeof *from->resident * q->tiles);
+    to->region1 = arena_memdup(q->arena, from->region1, sizeof *from->region1 * q->tiles);
+    to->before = from;
+    to->choice = d->c;
+    to->dist[s->out] = d->c.dist;
+    to->level[s->out] = d->level;
+    for (int o = 0; o < 2; o++) {
+        if (s->in[o] != PLAN_NONE && to->dist[s->in[o]] == NULL &&
+            matrix(q, s->in[o])->kind == PLAN_INPUT) {
+            to->dist[s->in[o]] = d->c.input != NULL ? d->c.input : d->c.dist;
+        }
+    }
+    uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : 0;
+    for (uint32_t t = 0; t < used; t++) {
+        to->resident[t] += (uint32_t)d->resident_bytes;
+        to->region1[t] += d->c.w_region1 ? (uint32_t)d->resident_bytes : 0;
+    }
+    to->levels = d->new_levels;
+    to->cost = d->cost;
+    to->exchange = d->exchange;
+    to->transient = d->transient;
+}
+
+static int advance(struct search *q, uint32_t step, struct err *err)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    struct grid menu[PLAN_MENU];
+    uint32_t menu_count = 0;
+    q->least_bytes = UINT64_MAX;
+    if (s->kind == PLAN_GEMM) {
+        menu_count = plan_gemm_menu(s, q->tiles, menu, PLAN_MENU, &q->work);
+    }
+    struct draft list[PLAN_BEAM];
+    q->next_count = 0;
+    q->next_cap = PLAN_BEAM;
+    for (uint32_t i = 0; i < q->count; i++) {
+        if (s->kind == PLAN_GEMM) {
+            extend_gemm(q, list, step, &q->states[i], menu, menu_count);
+        } else {
+            extend_local(q, list, step, &q->states[i]);
+        }
+    }
+    if (q->next_count == 0) {
+        const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
+        char need[48] = "more than one";
+        if (q->least_bytes != UINT64_MAX) {
+            snprintf(need, sizeof need, "at least %llu bytes a",
+                (unsigned long long)q->least_bytes);
+        }
+        return err_at(err, ERR_DOES_NOT_FIT, n->pointer != NULL ? n->pointer : "",
+            "node '%s' (%s) with %u rows, %u inner and %u columns: parameters and operands so far "
+            "need %s tile, at most %u are there on each of %u tiles",
+            n->name != NULL ? n->name : "", graph_op_name(n->op), s->rows, s->inner, s->columns,
+            need, PLAN_TILE_BYTES, q->tiles);
+    }
+    struct state *made = ARENA_ARRAY(q->arena, struct state, q->next_count);
+    for (uint32_t i = 0; i < q->next_count; i++) {
+        adopt(q, &made[i], step, &list[i]);
+    }
+    q->states = made;
+    q->count = q->next_count;
+    return 0;
+}
+
+static void start(struct search *q)
+{
+    uint32_t matrices = q->plan->matrix_count;
+    struct state *s = ARENA_NEW(q->arena, struct state);
+    s->dist = ARENA_ARRAY(q->arena, const struct plan_dist *, matrices);
+    s->level = ARENA_ARRAY(q->arena, uint32_t, matrices);
+    s->resident = ARENA_ARRAY(q->arena, uint32_t, q->tiles);
+    s->region1 = ARENA_ARRAY(q->arena, uint32_t, q->tiles);
+    q->states = s;
+    q->count = 1;
+    q->last_use = ARENA_ARRAY(q->arena, uint32_t, matrices);
+    for (uint32_t i = 0; i < q->plan->step_count; i++) {
+        for (int o = 0; o < 2; o++) {
+            if (q->plan->steps[i].in[o] != PLAN_NONE) {
+                q->last_use[q->plan->steps[i].in[o]] = i;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < q->plan->graph->output_count; i++) {
+        q->last_use[q->plan->outputs[i]] = q->plan->step_count;
+    }
+}
+
+/* Writes a complete state's choices into a copy of the fused plan. */
+static void settle(struct search *q, const struct state *s, struct plan *to)
+{
+    struct arena *a = q->arena;
+    *to = *q->plan;
+    to->tiles = q->tiles;
+    to->steps = arena_memdup(a, to->steps, sizeof *to->steps * to->step_count);
+    to->matrices = arena_memdup(a, to->matrices, sizeof *to->matrices * to->matrix_count);
+    for (uint32_t i = 0; i < to->matrix_count; i++) {
+        struct plan_matrix *x = &to->matrices[i];
+        x->dist = x->kind == PLAN_CONSTANT ? NULL : s->dist[i];
+        if (x->kind == PLAN_INPUT && x->dist == NULL) { /* read by nobody, or an output as it is */
+            uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
+            x->dist = dist_grid(&q->pool, x->rows, x->panels, m, 1, 1);
+        }
+    }
+    const struct state *at = s;
+    for (uint32_t i = to->step_count; i-- > 0; at = at->before) {
+        struct plan_step *step = &to->steps[i];
+        const struct choice *c = &at->choice;
+        step->m = c->m;
+        step->n = c->n;
+        step->k = c->k;
+        step->w_region1 = c->w_region1;
+        step->dist = c->dist;
+        step->compute_cycles = c->compute;
+        step->exchange_cycles = c->exchange;
+        step->group_bound = dist_bounds(a, step->groups, step->k);
+        step->panel_bound = dist_bounds(a, step->panels, step->n);
+        uint32_t used = step->kind == PLAN_GEMM ? c->m * c->n * c->k : 0;
+        for (uint32_t t = 0; t < c->dist->m * c->dist->n; t++) {
+            used = c->dist->tile[t] + 1u > used ? c->dist->tile[t] + 1u : used;
+        }
+        to->active_tiles = used > to->active_tiles ? used : to->active_tiles;
+    }
+    to->estimated_cycles = s->cost;
+    to->estimated_exchange_cycles = s->exchange;
+    to->estimated_phases = s->levels;
+    uint32_t worst = 0;
+    for (uint32_t t = 0; t < q->tiles; t++) {
+        worst = s->resident[t] > worst ? s->resident[t] : worst;
+    }
+    to->peak_bytes = worst + (uint32_t)s->transient;
+}
+
+/* Plans that make the same choice everywhere count once. */
+static bool is_alike(const struct plan *a, const struct plan *b)
+{
+    uint32_t different = 0;
+    for (uint32_t i = 0; i < a->step_count; i++) {
+        different += a->steps[i].m != b->steps[i].m || a->steps[i].n != b->steps[i].n ||
+            a->steps[i].k != b->steps[i].k;
+    }
+    return different == 0;
+}
+
+int plan_build(const struct graph *g, uint32_t tiles, struct arena *a, struct plan_set **ret,
+    struct err *err)
+{
+    struct plan *fused;
+    int rc = plan_fuse(g, a, &fused, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct search q = {.plan = fused, .tiles = tiles, .arena = a, .pool = {a, NULL}};
+    start(&q);
+    for (uint32_t i = 0; i < fused->step_count; i++) {
+        rc = advance(&q, i, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    struct plan_set *set = ARENA_NEW(a, struct plan_set);
+    set->finalists = ARENA_ARRAY(a, struct plan, PLAN_MAX_FINALISTS);
+    for (uint32_t i = 0; i < q.count && set->count < PLAN_MAX_FINALISTS; i++) {
+        struct plan *p = &set->finalists[set->count];
+        settle(&q, &q.states[i], p);
+        bool is_new = true;
+        for (uint32_t j = 0; j < set->count; j++) {
+            is_new = is_new && !is_alike(p, &set->finalists[j]);
+        }
+        set->count += is_new ? 1 : 0;
+    }
+    set->candidates = q.work;
+    *ret = set;
+    return 0;
+}
+
+struct kernel_variant plan_variant(const struct plan_step *s)
+{
+    struct kernel_variant v = {.act = s->act};
+    switch (s->kind) {
+    case PLAN_GEMM:
+        v.id = KERNEL_GEMM_AMP;
+        v.w_region1 = s->w_region1;
+        v.out_f32 = s->k > 1;
+        v.has_bias = s->k == 1 && s->row.n != NO_VALUE.n;
+        v.act = s->k == 1 ? s->act : ACT_NONE;
+        break;
+    case PLAN_ADD:
+        v.id = KERNEL_ADD;
+        break;
+    case PLAN_ADD_ROW:
+        v.id = KERNEL_ADD_ROW;
+        break;
+    case PLAN_UNARY:
+        v.id = KERNEL_UNARY;
+        break;
+    case PLAN_SOFTMAX:
+    case PLAN_KINDS:
+        v.id = KERNEL_SOFTMAX;
+        break;
+    }
+    return v;
+}
+
+struct kernel_variant plan_reduce_variant(const struct plan_step *s)
+{
+    return (struct kernel_variant){
+        .id = KERNEL_REDUCE, .act = s->act, .has_bias = s->row.n != NO_VALUE.n};
+}
+
+uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk)
+{
+    return (i * s->n + j) * s->k + kk;
+}
+
+void plan_reduce_share(const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first,
+    uint32_t *ret_last)
+{
+    uint32_t first = s->panel_bound[j];
+    uint32_t width = s->panel_bound[j + 1] - first;
+    uint32_t parts = s->k < width ? s->k : width;
+    if (kk >= parts) {
+        *ret_first = *ret_last = first + width;
+        return;
+    }
+    *ret_first = first + (uint32_t)((uint64_t)width * kk / parts);
+    *ret_last = first + (uint32_t)((uint64_t)width * (kk + 1) / parts);
+}

@@ -1,0 +1,133 @@
+/* Planning: which kernel, on which tiles, over which part of each matrix.
+ *
+ * Job: fuse the graph's nodes into steps, then choose for each step a partition. Input: a canonical
+ * graph (borrowed) and the number of tiles. Output: up to PLAN_MAX_FINALISTS whole-program plans,
+ * best estimate first; lowering and scheduling them decides which one is taken.
+ *
+ * Every activation is a matrix: all leading axes flattened to rows, the last axis as columns, in
+ * panels of 16 columns (kernels/kernels.h). A *distribution* cuts rows in m parts and panels in
+ * n parts and gives each of the m * n blocks to one tile; no tile holds two blocks of a matrix.
+ *
+ *          panels   0     3     6        GEMM grid m x n x k: tile (i, j, kk) multiplies rows i
+ *   rows 0 ┌─────┬─────┐                 by its block of weights (K groups kk, panels j). With
+ *          │ t0  │ t1  │                 k > 1 it makes f32 partials; the first min(k, panels) of
+ *        4 ├─────┼─────┤                 the k tiles each reduce a share of block (i, j)'s panels.
+ *          │ t2  │ t3  │                 Tile number: (i * n + j) * k + kk.
+ *        8 └─────┴─────┘
+ *
+ * Search: steps in order, a set of partial plans; a partial plan is characterised by the
+ * distributions of matrices still needed, the cheapest of each kind survives, and the width is
+ * bounded: for a chain of steps this is an exact dynamic programme over the menu. It ends because
+ * the menu of each step is finite and cut to PLAN_MENU entries.
+ *
+ * Invariants, checked by plan_verify(): (1) distributions cover rows and panels exactly, on tiles
+ * below the limit, one block a tile; (2) a softmax has whole rows; (3) a step's out matrix has the
+ * step's distribution; (4) operands of an elementwise step have the shape of its result.
+ */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "graph/graph.h"
+#include "kernels/kernels.h"
+#include "target/target.h"
+
+#define PLAN_MAX_FINALISTS 4
+#define PLAN_MAX_ROWS      65536u  /* rows of one matrix */
+#define PLAN_MAX_COLUMNS   65536u
+#define PLAN_BEAM          24      /* partial plans kept after a step */
+#define PLAN_MENU          40      /* grids tried for a GEMM */
+#define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
+#define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */
+#define PLAN_TILE_BYTES    575000u /* data bytes of a tile that a plan may fill */
+#define PLAN_REGION1_BYTES 417000u /* of them interleaved */
+
+struct plan_dist {
+    uint32_t m, n;
+    const uint32_t *row_bound;   /* m + 1, from 0 to rows, strictly ascending */
+    const uint32_t *panel_bound; /* n + 1 */
+    const uint16_t *tile;        /* logical tile of block (i, j): tile[i * n + j] */
+};
+
+enum plan_matrix_kind { PLAN_INPUT, PLAN_COMPUTED, PLAN_CONSTANT };
+
+#define PLAN_NONE UINT32_MAX
+
+struct plan_matrix {
+    enum plan_matrix_kind kind;
+    struct value_id value;       /* root value; the last fused one of a step's result */
+    uint32_t rows, columns, panels;
+    uint32_t step;               /* producer, PLAN_NONE unless PLAN_COMPUTED */
+    uint32_t uses;               /* operands that read it */
+    const struct plan_dist *dist; /* NULL for PLAN_CONSTANT: each reading step has its own copy */
+};
+
+enum plan_kind { PLAN_GEMM, PLAN_ADD, PLAN_ADD_ROW, PLAN_UNARY, PLAN_SOFTMAX, PLAN_KINDS };
+
+struct plan_step {
+    enum plan_kind kind;
+    enum kernel_act act;
+    struct node_id node;      /* first node of the step */
+    uint32_t in[2];           /* matrices; PLAN_NONE when absent */
+    uint32_t out;
+    struct value_id weights;  /* GEMM: initialiser [K][N], or [N][K] when is_transposed */
+    bool is_transposed;
+    struct value_id row;      /* bias or ADD_ROW's row, NO_VALUE when absent */
+    uint32_t rows, inner, columns;
+    uint32_t groups, panels;  /* of 16: inner and columns */
+    /* The choice. */
+    uint32_t m, n, k;         /* k = 1 unless GEMM */
+    const uint32_t *group_bound; /* GEMM: k + 1 */
+    const uint32_t *panel_bound; /* GEMM: n + 1, before the split by reducers */
+    bool w_region1;
+    const struct plan_dist *dist; /* of the result */
+    uint64_t compute_cycles;  /* estimates */
+    uint64_t exchange_cycles;
+};
+
+struct plan {
+    const struct graph *graph; /* borrowed */
+    uint32_t tiles;
+    struct plan_matrix *matrices;
+    uint32_t matrix_count;
+    struct plan_step *steps;
+    uint32_t step_count;
+    uint32_t *inputs;   /* matrix of graph input i */
+    uint32_t *outputs;  /* matrix of graph output i */
+    uint64_t estimated_cycles, estimated_exchange_cycles;
+    uint32_t estimated_phases;
+    uint32_t peak_bytes;      /* worst tile, parameters and the largest step */
+    uint32_t active_tiles;
+};
+
+struct plan_set {
+    struct plan *finalists; /* best estimate first */
+    uint32_t count;
+    uint64_t candidates;    /* evaluated during the search */
+};
+
+/* Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer, ERR_DOES_NOT_FIT with the
+ * step and the bytes of the smallest choice. All in arena a. */
+int plan_build(const struct graph *g, uint32_t tiles, struct arena *a, struct plan_set **ret,
+    struct err *err);
+int plan_verify(const struct plan *p, struct err *err);
+void plan_print(const struct plan *p, FILE *out);
+
+const char *plan_kind_name(enum plan_kind k);
+bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b);
+/* Kernel variant of a step's main call. reduce: of the second call of a K split. */
+struct kernel_variant plan_variant(const struct plan_step *s);
+struct kernel_variant plan_reduce_variant(const struct plan_step *s);
+/* Logical tile (i, j, kk) of a GEMM grid. */
+uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk);
+/* Panels [first, last) of block column j that tile kk reduces; empty when kk has no share. With
+ * k = 1 the whole block. Relative to the matrix. */
+void plan_reduce_share(const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first,
+    uint32_t *ret_last);
+
+#endif

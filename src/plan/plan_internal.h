@@ -1,0 +1,49 @@
+/* Shared by the files of plan/ only. */
+#ifndef PLAN_PLAN_INTERNAL_H
+#define PLAN_PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+/* fuse.c: steps and matrices without any choice. */
+int plan_fuse(const struct graph *g, struct arena *a, struct plan **ret, struct err *err);
+
+/* Distributions are interned: same cut, same pointer. */
+struct dist_pool {
+    struct arena *arena;
+    struct dist_entry *head;
+};
+/* rows x panels cut in m x (n blocks, each further in min(k, its panels)) parts; numbered
+ * (i * n + j) * k + kk: the result of a GEMM grid. k = 1: a plain m x n grid. */
+const struct plan_dist *dist_grid(
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k);
+/* What a GEMM grid reads: rows in m parts, groups in k parts, block (i, kk) on tile
+ * (i * n + 0) * k + kk, its first reader. */
+const struct plan_dist *dist_operand(
+    struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k);
+/* count + 1 bounds of an even cut of `total`. */
+const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count);
+
+/* candidates.c */
+struct grid {
+    uint32_t m, n, k;
+    uint64_t score; /* cycles without the operand's source */
+};
+uint32_t plan_gemm_menu(
+    const struct plan_step *s, uint32_t tiles, struct grid *ret, uint32_t limit, uint64_t *work);
+uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit);
+
+/* cost.c */
+uint32_t cost_ceil(uint32_t a, uint32_t b);
+/* Events of moving a matrix from `source` to consumers that cut rows in m and panels in k parts,
+ * without the barrier. */
+uint64_t cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m,
+    uint32_t k);
+uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool w_region1);
+/* Exchange of partials and the reduction of a K split; 0 when k = 1. */
+void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange,
+    uint64_t *ret_compute);
+/* Largest bytes of a tile that the step needs beside resident parameters. */
+uint64_t cost_gemm_bytes(const struct plan_step *s, const struct grid *g);
+uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels);
+
+#endif
