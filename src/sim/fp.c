@@ -1,6 +1,7 @@
 /* Rounding to the device's formats, the PRNG, and the ordering operations (isa-semantics 2.5 to
  * 2.7). Stochastic rounding adds random bits below the last kept place of the magnitude and
- * truncates; lane i takes 16 bits of word 0 (field i) and 8 more of word 1. */
+ * truncates. For halves lane i takes 16 bits of word 0 (field i) and 8 more of word 1; for quarters
+ * a byte of each. */
 #include "sim/fp.h"
 
 static uint64_t rotl(uint64_t x, int n)
@@ -29,6 +30,13 @@ static uint32_t lane_bits(const struct fp *f, int lane)
 {
     return (uint32_t)(f->rnd[0] >> 16 * lane & 0xFFFFu) |
            (uint32_t)(f->rnd[1] >> 8 * lane & 0xFFu) << 16;
+}
+
+/* 16 random bits of one of eight lanes, for results in quarter precision. */
+static uint32_t lane_bits8(const struct fp *f, int lane)
+{
+    return (uint32_t)(f->rnd[0] >> 8 * lane & 0xFFu) |
+           (uint32_t)(f->rnd[1] >> 8 * lane & 0xFFu) << 8;
 }
 
 uint32_t f16_overflow(struct fp *f, bool is_negative)
@@ -141,10 +149,11 @@ uint32_t f8_out(struct fp *f, double v, bool is_143, int lane)
     }
     units = ldexp(magnitude, mant_bits - exponent); /* in units of the last place */
     if (f->esr) {
-        /* Eleven mantissa bits of a half, so that many places can be dropped. */
+        /* Places dropped of the eleven of a half; with all of them gone the value is below half
+         * of the smallest denormal and goes to zero. */
         int drop = 10 - mant_bits + (exponent - ilogb(magnitude));
-        uint32_t r = lane_bits(f, lane) & ((1u << (drop > 20 ? 20 : drop)) - 1);
-        code = (uint32_t)floor(units + ldexp((double)r, -drop));
+        uint32_t r = lane_bits8(f, lane) & ((1u << (drop > 11 ? 0 : drop)) - 1);
+        code = drop > 11 ? 0 : (uint32_t)floor(units + ldexp((double)r, -drop));
     } else {
         code = (uint32_t)rint(units);
     }
