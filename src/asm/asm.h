@@ -55,6 +55,7 @@
 #define ASM_MAX_DEPTH         64          /* macros and repeats open at once */
 #define ASM_MAX_CONDITIONS    64          /* .if open at once */
 #define ASM_MAX_STATEMENTS    4000000     /* of one source, each expansion counted */
+#define ASM_MAX_SCAN          (256u << 20) /* bytes read, each repetition counted */
 #define ASM_MAX_EXPANSION     (16u << 20) /* bytes of expanded macro text of one source */
 #define ASM_MAX_REPEAT        1000000     /* count of one .rept */
 #define ASM_MAX_MACRO_ARGS    32

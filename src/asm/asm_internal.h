@@ -9,8 +9,9 @@
  *
  * Invariants: (1) the size of everything is known when it is met, so labels have their final
  * offset; (2) an expression is a tree that never changes, symbols that had a value when it was
- * parsed are folded in; (3) an item's bytes in the section are 0 until it is resolved; (4) all
- * memory is the arena's, so a jump out of arena_alloc() leaves nothing behind.
+ * parsed are folded in; (3) until an item is resolved its bytes hold the value 0, an instruction's
+ * form is right all the same; (4) all memory is the arena's, so a jump out of arena_alloc() leaves
+ * nothing behind.
  */
 #ifndef ASM_ASM_INTERNAL_H
 #define ASM_ASM_INTERNAL_H
@@ -109,6 +110,7 @@ struct repeat { /* an rpt to be checked at the end */
     int section;
     uint32_t offset; /* of the rpt word */
     uint32_t body;   /* offset of the body */
+    size_t item;     /* of the rpt, SIZE_MAX when all was known at once */
     struct location at;
 };
 
@@ -185,7 +187,9 @@ struct assembler {
     VEC(struct macro *) macros; /* by id of macro_names, newest definition */
     VEC(char) text;             /* of the current statement */
     VEC(struct repeat) repeats;
+    bool *is_open;              /* by item, after the second try */
     uint64_t statement_count;
+    uint64_t scanned_bytes;
     uint64_t expanded_bytes;
     int64_t expansion_count; /* \@ */
     bool may_break_repeats, may_break_bundles;
@@ -248,7 +252,7 @@ int section_append(struct assembler *as, const void *bytes, size_t n, const stru
 int code_statement(struct cursor *c, const char *mnemonic, const struct location *at);
 int code_open_bundle(struct assembler *as, const struct location *at);
 int code_close_bundle(struct assembler *as, const struct location *at);
-/* Fills words; 0, 1 when a value is not known before linking, or negative. */
+/* Fills words, with 0 for values that are not known before linking: then 1. Negative on errors. */
 int code_resolve(const struct resolver *r, const struct code *code, int count, uint32_t words[2],
     struct err *err);
 int code_check_repeats(struct assembler *as);

@@ -67,6 +67,7 @@ static int resolve_items(struct assembler *as)
     struct asm_object *object = as->object;
     struct resolver resolver = { .object = object };
     size_t kept = 0;
+    as->is_open = ARENA_ARRAY(as->arena, bool, object->items.len);
     for (size_t i = 0; i < object->items.len; i++) {
         struct item item = object->items.data[i];
         uint8_t *bytes = object->sections.data[item.section].bytes.data + item.offset;
@@ -74,6 +75,7 @@ static int resolve_items(struct assembler *as)
         if (r < 0) {
             return r;
         }
+        as->is_open[i] = r > 0;
         if (r > 0) {
             object->items.data[kept++] = item;
         }

@@ -198,7 +198,7 @@ int code_resolve(const struct resolver *r, const struct code *code, int count, u
     if (count == 2 && check_bundle(code, insns, &half, &cause) < 0) {
         return code_fail(r, &code[half], -1, &cause, err);
     }
-    for (int i = 0; i < count && !is_open; i++) {
+    for (int i = 0; i < count; i++) {
         if (isa_encode(&insns[i], &words[i], &cause) < 0) {
             return code_fail(r, &code[i], -1, &cause, err);
         }
@@ -220,7 +220,13 @@ static int note_repeat(struct assembler *as, const struct code *code, uint32_t o
             s->name);
     }
     s->align = s->align < 8 ? 8 : s->align;
-    struct repeat repeat = { as->section, offset, offset + size, code->at };
+    struct repeat repeat = { as->section, offset, offset + size, SIZE_MAX, code->at };
+    const struct asm_object *object = as->object;
+    size_t last = object->items.len - 1;
+    if (object->items.len > 0 && object->items.data[last].section == as->section &&
+        object->items.data[last].offset == offset) {
+        repeat.item = last;
+    }
     vec_push(as->arena, &as->repeats, repeat);
     return 0;
 }
@@ -369,30 +375,14 @@ static int check_body(struct assembler *as, const struct repeat *repeat, uint32_
     return 0;
 }
 
-/* Bundles whose words wait for the linker look like zeros; a body with such is left to the
- * hardware's own check. */
-static bool has_open_item(
-    const struct assembler *as, const struct repeat *repeat, uint32_t from, uint32_t to)
-{
-    const struct asm_object *object = as->object;
-    for (size_t i = 0; i < object->items.len; i++) {
-        const struct item *item = &object->items.data[i];
-        if (item->section == repeat->section && item->offset >= from && item->offset < to) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int code_check_repeats(struct assembler *as)
 {
     for (size_t i = 0; i < as->repeats.len; i++) {
         const struct repeat *repeat = &as->repeats.data[i];
         const struct section *s = &as->object->sections.data[repeat->section];
         uint32_t bundles = (uint32_t)s->bytes.data[repeat->offset] + 1; /* n lies in bits 7:0 */
-        if (has_open_item(as, repeat, repeat->offset, repeat->offset + 4) ||
-            has_open_item(as, repeat, repeat->body, repeat->body + bundles * 8)) {
-            continue;
+        if (repeat->item != SIZE_MAX && as->is_open[repeat->item]) {
+            continue; /* the length is known to the linker alone */
         }
         int r = check_body(as, repeat, bundles);
         if (r < 0) {

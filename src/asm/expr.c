@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_EVAL_STEPS 20000 /* nodes of one evaluation, symbols' values included */
+#define MAX_EVAL_STEPS 1000  /* nodes of one evaluation, symbols' values included */
 #define MAX_SYMBOL_DEPTH 64  /* symbols defined by one another */
 #define NAME_MAX_CHARS 128
 

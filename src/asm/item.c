@@ -66,9 +66,9 @@ int item_resolve(const struct resolver *r, const struct item *item, uint8_t *byt
     }
     uint32_t words[2];
     int status = code_resolve(r, item->code, item->code_count, words, err);
-    if (status != 0) {
+    if (status < 0) {
         char note[200];
-        for (int i = 0; status < 0 && err != NULL && i < item->code_count; i++) {
+        for (int i = 0; err != NULL && i < item->code_count; i++) {
             for (int k = 0; k < item->code[i].operand_count; k++) {
                 const struct operand *o = &item->code[i].operands[k];
                 size_t used = strlen(err->text);
@@ -84,5 +84,5 @@ int item_resolve(const struct resolver *r, const struct item *item, uint8_t *byt
     if (item_size(item) == 8) {
         store_le32(bytes + 4, words[1]);
     }
-    return 0;
+    return status;
 }

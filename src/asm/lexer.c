@@ -22,6 +22,19 @@ static char peek(const struct frame *f, size_t ahead)
     return f->size - f->pos > ahead ? f->text[f->pos + ahead] : '\0';
 }
 
+/* Bounds what repeats can make of a short text. */
+static int count_statement(struct assembler *as, const struct location *at)
+{
+    if (++as->statement_count > ASM_MAX_STATEMENTS) {
+        return asm_fail(as->object, as->err, at, "more than %d statements", ASM_MAX_STATEMENTS);
+    }
+    if (as->scanned_bytes > ASM_MAX_SCAN) {
+        return asm_fail(as->object, as->err, at, "repeats make more than %u bytes of text",
+            ASM_MAX_SCAN);
+    }
+    return 0;
+}
+
 /* Skips the comment at pos, if there is one: 1, 0 none, < 0 never closed. Line comments end before
  * their newline. */
 static int skip_comment(struct assembler *as, struct frame *f)
@@ -59,12 +72,13 @@ static int skip_to_statement(struct assembler *as, struct frame *f, bool is_capt
                 return 0;
             }
             f->loops_left--;
+            as->scanned_bytes += f->size;
             f->pos = 0;
             f->line = f->first_line;
             f->line_start = f->first_line_start;
-            if (++as->statement_count > ASM_MAX_STATEMENTS) {
-                return asm_fail(as->object, as->err, &as->at, "more than %d statements",
-                    ASM_MAX_STATEMENTS);
+            int r = count_statement(as, &as->at);
+            if (r < 0) {
+                return r;
             }
             continue;
         }
@@ -151,11 +165,11 @@ int lexer_next(struct assembler *as, bool is_capture, struct statement *ret)
     if (r <= 0) {
         return r;
     }
-    if (++as->statement_count > ASM_MAX_STATEMENTS) {
-        struct location at = frame_at(f);
-        return asm_fail(as->object, as->err, &at, "more than %d statements", ASM_MAX_STATEMENTS);
-    }
     ret->at = frame_at(f);
+    r = count_statement(as, &ret->at);
+    if (r < 0) {
+        return r;
+    }
     ret->start = f->pos;
     as->text.len = 0;
     if (f->text[f->pos] == '{' || f->text[f->pos] == '}') {
@@ -169,6 +183,7 @@ int lexer_next(struct assembler *as, bool is_capture, struct statement *ret)
             return r;
         }
     }
+    as->scanned_bytes += f->pos - ret->start;
     while (as->text.len > 0 && isspace((unsigned char)as->text.data[as->text.len - 1])) {
         as->text.len--;
     }

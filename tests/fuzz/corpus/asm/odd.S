@@ -1,0 +1,5 @@
+a = a + b
+b = a / 0
+.long b, 1f - 1b
+{ nop
+ fnop }
