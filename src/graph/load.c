@@ -36,6 +36,17 @@ struct load_names {
     VEC(struct name_def) defs; /* by name id */
 };
 
+/* "<pointer>/<key>" with the escapes of RFC 6901, cut at the end. */
+static void member_pointer(char ret[POINTER_BYTES], const char *pointer, const char *key)
+{
+    size_t used = (size_t)snprintf(ret, POINTER_BYTES, "%s/", pointer);
+    for (const char *p = key; *p != '\0' && used + 3 < POINTER_BYTES; p++) {
+        bool is_special = *p == '~' || *p == '/';
+        used += (size_t)snprintf(ret + used, POINTER_BYTES - used, "%s%c", is_special ? "~" : "",
+            *p == '~' ? '0' : *p == '/' ? '1' : *p);
+    }
+}
+
 int load_check_keys(const json_t *object, const char *pointer, const char *const *allowed,
     struct err *err)
 {
@@ -53,12 +64,7 @@ int load_check_keys(const json_t *object, const char *pointer, const char *const
             continue;
         }
         char where[POINTER_BYTES];
-        size_t used = (size_t)snprintf(where, sizeof where, "%s/", pointer);
-        for (const char *p = key; *p != '\0' && used + 3 < sizeof where; p++) {
-            bool is_special = *p == '~' || *p == '/'; /* RFC 6901 */
-            used += (size_t)snprintf(where + used, sizeof where - used, "%s%c",
-                is_special ? "~" : "", *p == '~' ? '0' : *p == '/' ? '1' : *p);
-        }
+        member_pointer(where, pointer, key);
         return err_at(err, ERR_BAD_GRAPH, where, "unknown member '%.100s'", key);
     }
     return 0;
@@ -215,17 +221,18 @@ static int load_attrs(struct load *l, struct load_node *n, const json_t *attribu
     if (attributes == NULL) {
         return 0;
     }
+    char list[64]; /* a node's pointer is short */
     char where[POINTER_BYTES];
-    snprintf(where, sizeof where, "%s/attributes", n->pointer);
+    snprintf(list, sizeof list, "%s/attributes", n->pointer);
     if (!json_is_object(attributes) || json_object_size(attributes) > GRAPH_MAX_ARITY) {
-        return err_at(err, ERR_BAD_GRAPH, where, "an object of at most %d members is required",
+        return err_at(err, ERR_BAD_GRAPH, list, "an object of at most %d members is required",
             GRAPH_MAX_ARITY);
     }
     n->attrs = ARENA_ARRAY(l->arena, struct graph_attr, json_object_size(attributes));
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)attributes, key, value) {
-        snprintf(where, sizeof where, "%s/attributes/%.100s", n->pointer, key);
+        member_pointer(where, list, key);
         int r = load_attr(l, n->op, key, value, where, &n->attrs[n->attr_count], err);
         if (r < 0) {
             return r;
