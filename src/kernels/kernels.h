@@ -17,6 +17,8 @@
  *   returns  br $m10 with no worker running (it ends in `sync 2` where it launched workers);
  *   clobbers $m0..$m9, worker registers, accumulators, coefficients. Keeps $m10, $m11.
  * Addresses in descriptors are absolute bytes. Descriptor and code lie in different elements.
+ * Each worker's base ($WORKERn_BASE) names 256 bytes, 8-aligned, in an element without code, that
+ * kernels use as scratch and that hold nothing from one call to the next.
  * All rounding is to nearest; kernels leave FP_CTL as the runtime set it.
  */
 #ifndef KERNELS_KERNELS_H
@@ -60,8 +62,9 @@ struct kernel_variant {
 /* Descriptors, as word indices. Sizes count what the tile holds.
  *
  * GEMM_AMP  out[R][16 P] = act(x[R][16 G] . w + bias), f16 in and out, f32 partials (accumulate
- *           = f32), products by f16v4sisoamp.
+ *           = f32), products by f16v4sisoamp. bias is f16[16 P].
  * REDUCE    out[R][16 P] = act(sum of `parts` f32 partials + bias), in ascending part order.
+ *           Part i lies `stride` bytes (a multiple of 8) after part i - 1. bias is f16[16 P].
  * UNARY     out = act(x) over 16 * n elements; out may equal x.
  * ADD       out = act(a + b) over 16 * n elements (f32 sum, one rounding); out may equal a or b.
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.
@@ -104,8 +107,11 @@ const char *kernel_symbol(const struct kernel_variant *v, char *buf, size_t n);
 bool kernel_variant_equal(const struct kernel_variant *a, const struct kernel_variant *b);
 /* Bytes of scratch that GEMM_SCRATCH needs for R rows. */
 uint32_t kernel_gemm_scratch_bytes(uint32_t rows);
-/* Tile cycles of one call, from launch to return. dims in descriptor order after the addresses
- * (e.g. GEMM: rows, groups, panels). Source and fit of the constants: see registry.c. */
+/* The same by variant: f32 output needs a row of zeros only; kernels without scratch give 0. */
+uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows);
+/* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
+ * its order: GEMM rows, groups, panels; REDUCE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,
+ * panels; SOFTMAX rows, columns. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Assembles one variant. */
 int kernel_assemble(const struct kernel_variant *v, struct arena *a, struct asm_object **ret,

@@ -103,8 +103,17 @@ void runtime_grant(struct physical_tile owner, const bool *participates, uint32_
 
 /* Our secondary loader: at most 4096 bytes for 0x4c000; it speaks the framing of the device fact
  * sheet 4.3 and moves itself to the last executable element, so images must end at or below
- * RT_LOADER_IMAGE_END. */
-#define RT_LOADER_IMAGE_END 0x7C000u
+ * RT_LOADER_IMAGE_END: 198 frames of 992 bytes, whose last trailer still misses that element.
+ * It leaves memory above the image as it found it. At a fault it stops in `trap 1` (exception
+ * PBRK1) with one of these codes in $m0; $m9 is the tile, $m4 the frame expected. */
+#define RT_LOADER_IMAGE_END 0x7BF50u
+enum rt_loader_fault {
+    RT_LOADER_BAD_TILE = 0xBAD01,       /* frame of another tile */
+    RT_LOADER_BAD_SEQUENCE = 0xBAD02,   /* frame out of order */
+    RT_LOADER_BAD_FLAGS = 0xBAD03,      /* unknown flag, or last-frame flag in the wrong frame */
+    RT_LOADER_BAD_RESERVED = 0xBAD04,   /* reserved word is not 0 */
+    RT_LOADER_BAD_DESCRIPTOR = 0xBAD05, /* offset, frame count, second image, start without one */
+};
 int runtime_loader(struct arena *a, const uint8_t **ret_bytes, uint32_t *ret_size, struct err *err);
 /* Sentence for the code that a refusing loader leaves in $m0 before its trap 1, e.g. "frame
  * sequence is wrong"; NULL when it is none of ours. */

@@ -1,0 +1,204 @@
+// What all kernels share: row split, activations, last rounding. This text comes before each
+// kernel's own; macros that a kernel does not use cost nothing.
+//
+// Symbols from outside: ACT, HAS_BIAS, OUT_F32, W_REGION1 of the variant, the ACT_* values, and
+// the descriptor words (GEMM_X ...). ENTRY defines the kernel's global label.
+//
+// Workers own 256 bytes at $m12 (their worker base), in an element that holds no code:
+//     0..127    the kernel's own
+//     128..143  two spilled pairs
+//     160..255  constants, made by ACT_CONSTANTS: code cannot load from its own element, so
+//               constants are composed in registers once a launch and kept here
+// Words of that area as seen by 32-bit and 64-bit accesses:
+.set SPILL_PAIR, 128 / 8
+.set SPILL_X, 136 / 8
+.set CONST_WORD, 160 / 4
+.set CONST_PAIR, 160 / 8
+
+// Bits of the AMP immediate are an assumption (phase in the low two, engines minus one above).
+.set AMP_ALL, 3 << 2
+
+// $m0 = items -> $m1 = this worker's first, $m2 = its number, $m3 = worker. Clobbers $m4, $m5.
+// Quotient by multiplication: exact below 98,304 items (43691 = ceil(2^18 / 6)).
+.macro SPLIT
+    get $m3, $WSR
+    and $m3, $m3, 7
+    setzi $m2, 43691
+    mul $m2, $m0, $m2
+    shr $m2, $m2, 18
+    mul $m1, $m2, 6
+    sub $m4, $m0, $m1
+    mul $m1, $m2, $m3
+    min $m5, $m3, $m4
+    add $m1, $m1, $m5
+    cmpslt $m5, $m3, $m4
+    add $m2, $m2, $m5
+.endm
+
+// A matrix of $m8 rows and panels of four quads (4 columns each) dealt out to workers: by rows
+// when each gets one, else by quads. -> $m1 first row, $m2 rows, $m6 first quad, $m7 quads.
+// Clobbers $m0, $m3..$m5, $m10. Goes to `done` when the worker has nothing to do.
+.macro SPLIT_MATRIX panels, done
+    ld32 $m7, $m13, $m15, \panels
+    shl $m7, $m7, 2
+    cmpslt $m10, $m8, 6
+    mov $m0, $m8
+    movnz $m0, $m10, $m7
+    SPLIT
+    brnz $m10, split_quads
+    setzi $m6, 0
+    bri split_done
+split_quads:
+    mov $m6, $m1
+    mov $m7, $m2
+    setzi $m1, 0
+    mov $m2, $m8
+split_done:
+    brz $m2, \done
+    brz $m7, \done
+.endm
+
+// $m6 = quad, $m1 = first row, $m8 = rows of a panel -> $m0 = offset of their f16 bytes.
+// Clobbers $m3.
+.macro QUAD_OFFSET
+    shr $m0, $m6, 2
+    mul $m0, $m0, $m8
+    add $m0, $m0, $m1
+    shl $m0, $m0, 5
+    and $m3, $m6, 3
+    shl $m3, $m3, 3
+    add $m0, $m0, $m3
+.endm
+
+.macro CONSTANT index, bits
+    setzi $a0, (\bits) & 0xfffff
+    or $a0, $a0, (\bits) & 0xfff00000
+    st32 $a0, $m12, $m15, CONST_WORD + \index
+.endm
+
+// erf: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26 (error below 1.5e-7):
+// erf z = 1 - (a1 t + .. + a5 t^5) exp(-z^2), t = 1 / (1 + p z), z >= 0. Stored: p / sqrt 2, 1,
+// a5 / 2 down to a1 / 2, -1/2.
+// tanh form: sqrt(8 / pi) * 0.044715, sqrt(8 / pi).
+.macro ACT_CONSTANTS
+.if ACT == ACT_GELU_ERF
+    CONSTANT 0, 0x3e6d3388
+    CONSTANT 1, 0x3f800000
+    CONSTANT 2, 0x3f07dc22
+    CONSTANT 3, 0xbf3a00e3
+    CONSTANT 4, 0x3f35f0e3
+    CONSTANT 5, 0xbe11a98e
+    CONSTANT 6, 0x3e027906
+    CONSTANT 7, 0xbf000000
+.endif
+.if ACT == ACT_GELU_TANH
+    CONSTANT 0, 0x3d922279
+    CONSTANT 1, 0x3fcc422a
+.endif
+.endm
+
+// x in $a0:1 -> x Phi(x). With q = 1 - Phi(|x|) it is max(x, 0) - |x| q: no cancellation where
+// x < 0, and q is 0 for large |x| whatever its factors' sizes, so no input makes a NaN.
+.macro GELU_ERF
+    { ld64 $a6:7, $m12, $m15, CONST_PAIR ; f32v2absadd $a2:3, $a0:1, $azeros }
+    { st64 $a0:1, $m12, $m15, SPILL_X ; f32v2mul $a4:5, $a6:B, $a2:3 }
+    { ld64 $a6:7, $m12, $m15, CONST_PAIR + 1 ; f32v2add $a4:5, $a7:B, $a4:5 }
+    f32oox $a4, $a4
+    f32oox $a5, $a5
+    f32v2mul $a0:1, $a6:B, $a4:5
+    { ld64 $a6:7, $m12, $m15, CONST_PAIR + 2 ; f32v2add $a0:1, $a7:B, $a0:1 }
+    f32v2mul $a0:1, $a0:1, $a4:5
+    f32v2add $a0:1, $a6:B, $a0:1
+    f32v2mul $a0:1, $a0:1, $a4:5
+    { ld64 $a6:7, $m12, $m15, CONST_PAIR + 3 ; f32v2add $a0:1, $a7:B, $a0:1 }
+    f32v2mul $a0:1, $a0:1, $a4:5
+    f32v2add $a0:1, $a6:B, $a0:1
+    f32v2mul $a0:1, $a0:1, $a4:5
+    f32v2mul $a4:5, $a2:3, $a2:3
+    f32v2mul $a4:5, $a7:B, $a4:5
+    f32exp $a4, $a4
+    f32exp $a5, $a5
+    f32v2mul $a0:1, $a0:1, $a4:5
+    { ld64 $a4:5, $m12, $m15, SPILL_X ; f32v2mul $a0:1, $a2:3, $a0:1 }
+    f32v2max $a4:5, $a4:5, $azeros
+    f32v2sub $a0:1, $a4:5, $a0:1
+.endm
+
+// x in $a0:1 -> x sigmoid(sqrt(8/pi) (x + 0.044715 x^3)), which is the tanh form of GELU since
+// (1 + tanh u) / 2 = sigmoid(2 u). The argument needs no clamp: sigmoid saturates to exactly 0
+// and 1, infinities included, and 0 times a finite x is 0.
+.macro GELU_TANH
+    { ld64 $a6:7, $m12, $m15, CONST_PAIR ; f32v2mul $a4:5, $a0:1, $a0:1 }
+    f32v2mul $a4:5, $a6:B, $a4:5
+    f32v2add $a4:5, $a7:B, $a4:5
+    f32v2mul $a4:5, $a0:1, $a4:5
+    f32sigm $a4, $a4
+    f32sigm $a5, $a5
+    f32v2mul $a0:1, $a0:1, $a4:5
+.endm
+
+// f32 quad in $a0:3 -> activation, one rounding, 8 bytes stored at \out, which steps by \step
+// doublewords. Clobbers all of $a0..$a7.
+.macro FINISH_QUAD out, step
+.if ACT == ACT_GELU_ERF || ACT == ACT_GELU_TANH
+    st64 $a2:3, $m12, $m15, SPILL_PAIR
+.if ACT == ACT_GELU_ERF
+    GELU_ERF
+.else
+    GELU_TANH
+.endif
+    f32v2tof16 $a0, $a0:1
+    st32step $a0, $m15, \out+=, 1
+    ld64 $a0:1, $m12, $m15, SPILL_PAIR
+.if ACT == ACT_GELU_ERF
+    GELU_ERF
+.else
+    GELU_TANH
+.endif
+    f32v2tof16 $a0, $a0:1
+    st32step $a0, $m15, \out+=, 2 * \step - 1
+.else
+.if ACT == ACT_RELU
+    f32v2max $a0:1, $a0:1, $azeros
+    f32v2max $a2:3, $a2:3, $azeros
+.endif
+.if ACT == ACT_TANH
+    f32tanh $a0, $a0
+    f32tanh $a1, $a1
+    f32tanh $a2, $a2
+    f32tanh $a3, $a3
+.endif
+.if ACT == ACT_SIGMOID
+    f32sigm $a0, $a0
+    f32sigm $a1, $a1
+    f32sigm $a2, $a2
+    f32sigm $a3, $a3
+.endif
+    f32v4tof16 $a0:1, $a0:3
+    st64step $a0:1, $m15, \out+=, \step
+.endif
+.endm
+
+// f16 quad in $a4:5 plus f16 quad in $a6:7 -> f32 sums in $a0:3. $a0:1 must already hold the
+// first half of $a4:5, which is done beside the second load.
+.macro SUM_QUADS
+    f16v2tof32 $a2:3, $a5
+    f16v2tof32 $a4:5, $a6
+    f32v2add $a0:1, $a0:1, $a4:5
+    f16v2tof32 $a4:5, $a7
+    f32v2add $a2:3, $a2:3, $a4:5
+.endm
+
+// A supervisor routine that launches the six workers once at label `worker`.
+.macro LAUNCH_ONCE
+.supervisor
+.p2align 3
+ENTRY
+    setzi $m3, worker
+    runall $m3, $m2, 0
+    sync 2
+    br $m10
+.worker
+.p2align 3
+worker:
+.endm

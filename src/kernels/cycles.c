@@ -1,0 +1,129 @@
+/* Tile cycles of kernel calls.
+ *
+ * A launch lasts as long as its slowest worker: 6 tile cycles an issue group, more for groups with
+ * slow functions (isa semantics 1.1, 1.4). Groups are counted from the texts; the supervisor's
+ * part and the launch itself are fitted to runs on the simulated tile over the shapes of
+ * tests/unit/test_kernels.c, which checks every prediction against its run.
+ */
+#include <assert.h>
+
+#include "kernels/kernels_internal.h"
+
+#define SPLIT_GROUPS 12u
+
+static uint32_t div_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Worker cycles of ACT_CONSTANTS. */
+static uint32_t constants_groups(enum kernel_act act)
+{
+    return act == ACT_GELU_ERF ? 24 : act == ACT_GELU_TANH ? 6 : 0;
+}
+
+/* Worker cycles of FINISH_QUAD: f32tanh, f32sigm take 5, f32exp and f32oox 3. */
+static uint32_t finish_groups(enum kernel_act act)
+{
+    switch (act) {
+    case ACT_NONE:
+        return 2;
+    case ACT_RELU:
+        return 4;
+    case ACT_TANH:
+    case ACT_SIGMOID:
+        return 2 + 4 * 5;
+    case ACT_GELU_ERF:
+        return 6 + 2 * (22 + 4 * 2);
+    case ACT_GELU_TANH:
+        return 6 + 2 * (7 + 2 * 4);
+    case ACT_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static bool is_f16_path(enum kernel_act act)
+{
+    return act == ACT_NONE || act == ACT_RELU;
+}
+
+static uint32_t unary_groups(enum kernel_act act, uint32_t n)
+{
+    uint32_t quads = div_up(4 * n, 6);
+    if (is_f16_path(act)) {
+        return 26 + 2 * (quads - 1);
+    }
+    return 23 + constants_groups(act) + quads * (4 + finish_groups(act));
+}
+
+static uint32_t add_groups(enum kernel_act act, uint32_t n)
+{
+    uint32_t quads = div_up(4 * n, 6);
+    if (is_f16_path(act)) {
+        return 29 + (act == ACT_RELU) + 3 * (quads - 1);
+    }
+    return 26 + constants_groups(act) + quads * (8 + finish_groups(act));
+}
+
+/* Share of the slowest worker under SPLIT_MATRIX. */
+static void split_matrix(uint32_t rows, uint32_t panels, uint32_t *ret_rows, uint32_t *ret_quads)
+{
+    *ret_rows = rows < 6 ? rows : div_up(rows, 6);
+    *ret_quads = rows < 6 ? div_up(4 * panels, 6) : 4 * panels;
+}
+
+static uint32_t add_row_groups(enum kernel_act act, uint32_t rows, uint32_t panels)
+{
+    uint32_t own_rows, quads;
+    split_matrix(rows, panels, &own_rows, &quads);
+    if (is_f16_path(act)) {
+        uint32_t each = act == ACT_RELU ? 3 : 2;
+        return 26 + quads * (23 + (act == ACT_RELU) + each * (own_rows - 1));
+    }
+    return 26 + constants_groups(act) + quads * (19 + own_rows * (8 + finish_groups(act)));
+}
+
+static uint32_t reduce_groups(
+    const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint32_t panels)
+{
+    uint32_t own_rows, quads;
+    split_matrix(rows, panels, &own_rows, &quads);
+    uint32_t row = 7 + 2 * (parts - 1) + (v->has_bias ? 7 : 0) + finish_groups(v->act) + 1;
+    return 30 + constants_groups(v->act) + quads * (16 + own_rows * row);
+}
+
+static uint32_t softmax_groups(uint32_t rows, uint32_t columns)
+{
+    uint32_t full = columns / 16;
+    bool has_tail = columns % 16 != 0;
+    uint32_t sum_quad = 1 + 4 + 4 * 3, scale_quad = sum_quad + 4;
+    uint32_t row = 38 + full * 4 * (1 + sum_quad + scale_quad);
+    if (has_tail) {
+        row += 4 * (5 + sum_quad + 3 + scale_quad + 3);
+    }
+    return 34 + (has_tail ? 72 : 0) + div_up(rows, 6) * row;
+}
+
+uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims)
+{
+    const uint32_t launch = 30;
+    switch (v->id) {
+    case KERNEL_GEMM_AMP:
+        return 0;
+    case KERNEL_REDUCE:
+        return launch + 6 * reduce_groups(v, dims[0], dims[1], dims[2]);
+    case KERNEL_UNARY:
+        return launch + 6 * unary_groups(v->act, dims[0]);
+    case KERNEL_ADD:
+        return launch + 6 * add_groups(v->act, dims[0]);
+    case KERNEL_ADD_ROW:
+        return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);
+    case KERNEL_SOFTMAX:
+        return launch + 6 * softmax_groups(dims[0], dims[1]);
+    case KERNEL_COUNT:
+        break;
+    }
+    assert(false);
+    return 0;
+}

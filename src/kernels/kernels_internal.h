@@ -1,0 +1,15 @@
+/* What the kernels module shares with itself: the embedded texts. */
+#ifndef KERNELS_INTERNAL_H
+#define KERNELS_INTERNAL_H
+
+#include "kernels/kernels.h"
+
+struct kernel_text {
+    const char *text;
+    size_t size;
+};
+
+struct kernel_text kernel_text_common(void);
+struct kernel_text kernel_text(enum kernel_id id);
+
+#endif

@@ -1,0 +1,41 @@
+// UNARY: out = act(x) over 16 n elements. Quads of 4 elements are dealt out in runs, one a
+// worker, so out may equal x. Without transcendentals the values never leave f16.
+    LAUNCH_ONCE
+    ld32 $m0, $m13, $m15, UNARY_N
+    shl $m0, $m0, 2
+    SPLIT
+    brz $m2, done
+    ld32 $m6, $m13, $m15, UNARY_X
+    ld32 $m7, $m13, $m15, UNARY_OUT
+    shl $m1, $m1, 3
+    add $m6, $m6, $m1
+    add $m7, $m7, $m1
+    add $m2, $m2, -1
+.if ACT == ACT_NONE || ACT == ACT_RELU
+    ld64step $a0:1, $m15, $m6+=, 1
+.if ACT == ACT_RELU
+    f16v4max $a2:3, $a0:1, $azeros
+.else
+    or64 $a2:3, $a0:1, $azeros
+.endif
+.p2align 3
+    { rpt $m2, 1 ; fnop }
+    { ld64step $a0:1, $m15, $m6+=, 1 ; fnop }
+.if ACT == ACT_RELU
+    { st64step $a2:3, $m15, $m7+=, 1 ; f16v4max $a2:3, $a0:1, $azeros }
+.else
+    { st64step $a2:3, $m15, $m7+=, 1 ; or64 $a2:3, $a0:1, $azeros }
+.endif
+    st64step $a2:3, $m15, $m7+=, 1
+.else
+    ACT_CONSTANTS
+.p2align 3
+loop:
+    ld64step $a4:5, $m15, $m6+=, 1
+    f16v2tof32 $a0:1, $a4
+    f16v2tof32 $a2:3, $a5
+    FINISH_QUAD $m7, 1
+    brnzdec $m2, loop
+.endif
+done:
+    exitz $m15
