@@ -173,7 +173,7 @@ static int fill_batch(struct transport *t, const struct package *p, const uint32
 /* One acknowledged step: group 1's mark, then wait until the tiles stand at a barrier again. */
 static int mark_step(struct device *d, uint32_t mark, const char *what, struct err *err)
 {
-    int r = mark_write(d, REG_HSPGS1, mark, err);
+    int r = hsp_write(d, REG_HSPGS1, mark, err);
     return r < 0 ? r : reg_wait_clear(d, REG_HSPGS1, MARK_MASK, MARK_LIMIT_NS, what, err);
 }
 

@@ -55,7 +55,7 @@ struct hold { /* a context stopped for us, and what to put back */
 
 static int hold_begin(struct device *d, uint32_t tile, int context, struct hold *h, struct err *err)
 {
-    uint32_t state;
+    uint32_t state = 0;
     int r = reg_read(d, tdi(tile, TDI_RBRK), &h->break_register, err);
     r = r < 0 ? r : tdi_context_state(d, tile, context, &state, err);
     if (r < 0) {

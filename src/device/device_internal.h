@@ -85,7 +85,7 @@ int reg_write_flushed(struct device *d, uint32_t offset, uint32_t value, struct 
 int reg_wait_clear(struct device *d, uint32_t offset, uint32_t mask, uint64_t limit_ns,
     const char *what, struct err *err);
 /* MARK := value, read back. */
-int mark_write(struct device *d, uint32_t group_register, uint32_t value, struct err *err);
+int hsp_write(struct device *d, uint32_t group_register, uint32_t value, struct err *err);
 
 /* config.c: the generated configuration image, and one from a file. */
 struct config_write {

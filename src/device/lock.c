@@ -38,8 +38,8 @@ static void write_holder(int fd)
     int n = snprintf(text, sizeof text, "pid=%ld uid=%ld command=%s\n", (long)getpid(),
         (long)getuid(), command);
     /* Informative only: a failure here changes nothing. */
-    if (ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) != n) {
-        (void)ftruncate(fd, 0);
+    if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n) {
+        return;
     }
 }
 
@@ -68,7 +68,9 @@ int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err)
 void lock_drop(int *fd)
 {
     if (*fd >= 0) {
-        (void)ftruncate(*fd, 0);
+        /* The name must go before the lock does; a name left behind misleads nobody for long. */
+        int ignored = ftruncate(*fd, 0);
+        (void)ignored;
         close(*fd); /* releases the lock */
         *fd = -1;
     }

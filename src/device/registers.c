@@ -31,7 +31,7 @@ int reg_write_flushed(struct device *d, uint32_t offset, uint32_t value, struct 
     return r < 0 ? r : reg_read(d, offset, &ignored, err);
 }
 
-int mark_write(struct device *d, uint32_t group_register, uint32_t value, struct err *err)
+int hsp_write(struct device *d, uint32_t group_register, uint32_t value, struct err *err)
 {
     d->ops.fence(d->ops.self);
     return reg_write_flushed(d, group_register, value, err);

@@ -65,8 +65,8 @@ int session_start(struct device *d, device_event_fn *event, void *arg, struct er
         event("device.session", "starting host exchange session", "{\"startup_mark\":23}", arg);
     }
     int r = reg_write(d, REG_EXCHWINDOW, 0x800, err);
-    r = r < 0 ? r : mark_write(d, REG_HSPGS2, 1, err);
-    r = r < 0 ? r : mark_write(d, REG_HSPGS1, 1, err);
+    r = r < 0 ? r : hsp_write(d, REG_HSPGS2, 1, err);
+    r = r < 0 ? r : hsp_write(d, REG_HSPGS1, 1, err);
     r = r < 0 ? r
               : reg_wait_clear(d, REG_HSPGS2, MARK_MASK, START_LIMIT_NS, "startup barrier", err);
     if (r == 0 && event != NULL) {
@@ -84,7 +84,7 @@ int session_start(struct device *d, device_event_fn *event, void *arg, struct er
 /* One acknowledgement: the device moves to its next barrier. */
 static int acknowledge(struct device *d, uint64_t limit_ns, const char *what, struct err *err)
 {
-    int r = mark_write(d, REG_HSPGS2, 1, err);
+    int r = hsp_write(d, REG_HSPGS2, 1, err);
     return r < 0 ? r : reg_wait_clear(d, REG_HSPGS2, MARK_MASK, limit_ns, what, err);
 }
 
