@@ -33,7 +33,7 @@
 // Selectors of ld2xst64pace (x, partials, result) by phase: which pointer ends its row there.
 .set PACE_P0, 0
 .set PACE_P1, 1 << 4
-.set PACE_P2, 1 << 2
+.set PACE_P2, 2 << 2
 .set PACE_P3, 0
 
 .macro COEFFICIENTS_8 n
