@@ -22,9 +22,10 @@ static struct place_options place_defaults(const uint8_t *overflow, uint32_t shi
 
 /* ---- Planning ------------------------------------------------------------------------------ */
 
-static int run_lower_mid(struct compile_state *s, struct err *err)
+static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct err *err)
 {
-    int rc = plan_build(s->job->graph, s->job->options.tiles, &s->arena, &s->finalists, err);
+    int rc = plan_build(
+        s->job->graph, s->job->options.tiles, fill_percent, &s->arena, &s->finalists, err);
     if (rc != 0) {
         return rc;
     }
@@ -37,6 +38,11 @@ static int run_lower_mid(struct compile_state *s, struct err *err)
             (unsigned long long)p->estimated_exchange_cycles, p->peak_bytes, p->active_tiles);
     }
     return 0;
+}
+
+static int run_lower_mid(struct compile_state *s, struct err *err)
+{
+    return make_finalists(s, 100, err);
 }
 
 static int verify_lower_mid(struct compile_state *s, struct err *err)
@@ -73,7 +79,8 @@ static int schedule_finalist(struct compile_state *s, uint32_t i, struct tile_gr
     return rc;
 }
 
-static int run_select_finalist(struct compile_state *s, struct err *err)
+/* Takes the finalist with the fewest scheduled cycles; the first failure when all fail. */
+static int choose_finalist(struct compile_state *s, struct err *err)
 {
     struct err first = {0};
     uint64_t best = UINT64_MAX;
@@ -105,6 +112,24 @@ static int run_select_finalist(struct compile_state *s, struct err *err)
     if (best == UINT64_MAX) {
         *err = first;
         return -first.code;
+    }
+    return 0;
+}
+
+/* Plans whose estimate fits may still fail to be placed: elements are coarse. Then plans that fill
+ * less are made; the message is that of the first try. */
+static int run_select_finalist(struct compile_state *s, struct err *err)
+{
+    int rc = choose_finalist(s, err);
+    struct err ignored;
+    for (uint32_t fill = 85; rc == -ERR_DOES_NOT_FIT && fill >= 40; fill -= 15) {
+        if (make_finalists(s, fill, &ignored) != 0) {
+            break;
+        }
+        rc = choose_finalist(s, &ignored) == 0 ? 0 : rc;
+    }
+    if (rc != 0) {
+        return rc;
     }
     s->result->finalists = s->finalists->count;
     compile_event(s, "plan.selected", "selected physically scheduled operator-plan finalist",

@@ -103,7 +103,7 @@ static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile 
         lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, g->tile, first, last), 0);
     }
     lower_word_buffer(l, &v, GEMM_OUT, g->out, 0);
-    uint32_t scratch = kernel_gemm_scratch_bytes(g->rows);
+    uint32_t scratch = kernel_scratch_bytes(&v.variant, g->rows);
     if (scratch > 0) {
         scratch = (scratch + 3) & ~3u;
         struct buffer_id b = lower_new_buffer(l, g->tile, BUFFER_SCRATCH, scratch, step);

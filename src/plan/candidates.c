@@ -171,10 +171,10 @@ uint32_t plan_gemm_menu(
         for (uint32_t n = 1; n != 0 && n * k <= tiles; n = next_cut(s->panels, n)) {
             for (uint32_t m = 1; m != 0 && m * n * k <= tiles; m = next_cut(s->rows, m)) {
                 struct grid g = {m, n, k, 0};
-                uint64_t bytes = cost_gemm_bytes(s, &g) +
-                    512ull * cost_ceil(s->groups, k) * cost_ceil(s->panels, n);
+                struct footprint f = cost_gemm_bytes(s, &g);
+                uint64_t bytes = f.resident + f.transient;
                 ++*work;
-                if (bytes > PLAN_TILE_BYTES) {
+                if (bytes > PLAN_REGION0_BYTES + PLAN_REGION1_BYTES) {
                     continue;
                 }
                 g.score = grid_score(s, &g);

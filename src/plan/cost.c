@@ -73,19 +73,25 @@ void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t 
     *ret_compute = kernel_cycles(&v, dims);
 }
 
-uint64_t cost_gemm_bytes(const struct plan_step *s, const struct grid *g)
+struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g)
 {
     uint64_t rows = cost_ceil(s->rows, g->m);
     uint64_t panels = cost_ceil(s->panels, g->n);
     uint64_t groups = cost_ceil(s->groups, g->k);
     uint64_t x = 32 * rows * groups + 64;
     uint64_t result = 32 * rows * panels;
+    struct footprint f = {.resident = 512 * groups * panels + 32 * panels,
+        .region1 = kernel_gemm_scratch_bytes((uint32_t)rows) + 128};
     if (g->k > 1) {
         uint64_t reducers = g->k < panels ? g->k : panels;
         uint64_t share = (panels + reducers - 1) / reducers;
-        result = 64 * rows * (panels + (g->k - 1) * share) + 32 * rows * share;
+        f.region1 += 64 * rows * (panels + (g->k - 1) * share);
+        result = 32 * rows * share;
     }
-    return x + result + kernel_gemm_scratch_bytes((uint32_t)rows) + 32 * panels;
+    /* What is gathered still lies in its home block as well: at most once more over all tiles. */
+    f.transient = 2 * x + result + f.region1;
+    f.largest = x > result ? x : result;
+    return f;
 }
 
 uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels)

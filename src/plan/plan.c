@@ -21,7 +21,7 @@ struct state {
     uint32_t *region1;             /* by tile: of them in region 1 */
     uint32_t levels;               /* supersteps with an exchange so far */
     uint64_t cost, exchange;
-    uint64_t transient;            /* largest step beside parameters */
+    struct footprint most;         /* over the steps so far; resident unused */
     const struct state *before;
     struct choice choice;          /* of the last step */
 };
@@ -35,6 +35,7 @@ struct search {
     uint32_t count, next_count, next_cap;
     uint32_t *last_use; /* by matrix: last step that reads it; outputs: step_count */
     uint64_t work;
+    uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
     uint64_t least_bytes; /* of the step at hand, over all rejected choices */
 };
 
@@ -48,7 +49,7 @@ struct draft { /* a choice with what it does to a state, before copying anything
     uint32_t level;
     uint32_t new_levels;
     uint64_t cost, exchange;
-    uint64_t resident_bytes, transient;
+    struct footprint bytes, most;
     const struct state *from;
     uint64_t kind; /* hash of the live distributions */
 };
@@ -60,28 +61,49 @@ static bool same_operand(const struct plan_dist *source, const struct plan_step 
         plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
 }
 
-/* Memory of the draft's tiles; false when one is over the limit. */
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Whether residents of both regions leave room for the largest transients of any step so far. */
+static bool has_room(const struct search *q, const struct footprint *most, uint64_t resident0,
+    uint64_t resident1)
+{
+    uint64_t used1 = resident1 + most->region1;
+    if (resident0 > q->limit0 || used1 > q->limit1) {
+        return false;
+    }
+    uint64_t left0 = q->limit0 - resident0, left1 = q->limit1 - used1;
+    return most->largest <= larger(left0, left1) &&
+        most->transient - most->region1 <= left0 + left1;
+}
+
+/* Memory of the draft's tiles; false when one is over a limit. Weights go to region 1 while there
+ * is room on every tile of the step, else to region 0. */
 static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
 {
     const struct state *from = d->from;
-    uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : 0;
-    uint32_t worst = 0, worst1 = 0;
-    for (uint32_t t = 0; t < q->tiles; t++) {
-        uint32_t own = t < used ? (uint32_t)d->resident_bytes : 0;
-        worst = from->resident[t] + own > worst ? from->resident[t] + own : worst;
-        if (t < used) {
-            worst1 = from->region1[t] + own > worst1 ? from->region1[t] + own : worst1;
+    uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
+    d->most = (struct footprint){.transient = larger(d->bytes.transient, from->most.transient),
+        .region1 = larger(d->bytes.region1, from->most.region1),
+        .largest = larger(d->bytes.largest, from->most.largest)};
+    for (int region = 1; region >= 0; region--) {
+        bool good = true;
+        for (uint32_t t = 0; t < q->tiles && good; t++) {
+            uint64_t own = t < used ? d->bytes.resident : 0;
+            uint64_t one = from->region1[t] + (region == 1 ? own : 0);
+            uint64_t zero = from->resident[t] - from->region1[t] + (region == 0 ? own : 0);
+            good = has_room(q, &d->most, zero, one);
+        }
+        d->c.w_region1 = region == 1;
+        if (good) {
+            return true;
         }
     }
-    d->c.w_region1 = worst1 <= PLAN_REGION1_BYTES;
-    uint64_t transient = d->transient > from->transient ? d->transient : from->transient;
-    uint64_t bytes = worst + transient;
-    if (bytes > PLAN_TILE_BYTES) {
-        q->least_bytes = bytes < q->least_bytes ? bytes : q->least_bytes;
-        return false;
-    }
-    d->transient = transient;
-    return true;
+    uint64_t bytes = from->resident[0] + d->bytes.resident + d->most.transient;
+    q->least_bytes = bytes < q->least_bytes ? bytes : q->least_bytes;
+    return false;
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -171,8 +193,7 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
     for (uint32_t i = 0; i < menu_count; i++) {
         const struct grid *g = &menu[i];
         struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k}};
-        d.resident_bytes = 512ull * cost_ceil(s->groups, g->k) * cost_ceil(s->panels, g->n);
-        d.transient = cost_gemm_bytes(s, g);
+        d.bytes = cost_gemm_bytes(s, g);
         if (!fits(q, s, &d)) {
             continue;
         }
@@ -226,7 +247,11 @@ static void extend_one(struct search *q, struct draft *list, uint32_t step,
         }
         avail = level > avail ? level : avail;
     }
-    d.transient = 96ull * rows * panels + 256;
+    uint64_t block = 32ull * rows * panels;
+    d.bytes = (struct footprint){.transient = 3 * block + 256, .largest = block};
+    if (s->in[1] != PLAN_NONE && matrix(q, s->in[1])->kind == PLAN_CONSTANT) {
+        d.bytes.resident = block;
+    }
     if (!fits(q, s, &d)) {
         return;
     }
@@ -283,15 +308,15 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
             to->dist[s->in[o]] = d->c.input != NULL ? d->c.input : d->c.dist;
         }
     }
-    uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : 0;
+    uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
     for (uint32_t t = 0; t < used; t++) {
-        to->resident[t] += (uint32_t)d->resident_bytes;
-        to->region1[t] += d->c.w_region1 ? (uint32_t)d->resident_bytes : 0;
+        to->resident[t] += (uint32_t)d->bytes.resident;
+        to->region1[t] += d->c.w_region1 ? (uint32_t)d->bytes.resident : 0;
     }
     to->levels = d->new_levels;
     to->cost = d->cost;
     to->exchange = d->exchange;
-    to->transient = d->transient;
+    to->most = d->most;
 }
 
 static int advance(struct search *q, uint32_t step, struct err *err)
@@ -322,9 +347,9 @@ static int advance(struct search *q, uint32_t step, struct err *err)
         }
         return err_at(err, ERR_DOES_NOT_FIT, n->pointer != NULL ? n->pointer : "",
             "node '%s' (%s) with %u rows, %u inner and %u columns: parameters and operands so far "
-            "need %s tile, at most %u are there on each of %u tiles",
+            "need %s tile, at most %llu are there on each of %u tiles",
             n->name != NULL ? n->name : "", graph_op_name(n->op), s->rows, s->inner, s->columns,
-            need, PLAN_TILE_BYTES, q->tiles);
+            need, (unsigned long long)(q->limit0 + q->limit1), q->tiles);
     }
     struct state *made = ARENA_ARRAY(q->arena, struct state, q->next_count);
     for (uint32_t i = 0; i < q->next_count; i++) {
@@ -400,7 +425,7 @@ static void settle(struct search *q, const struct state *s, struct plan *to)
     for (uint32_t t = 0; t < q->tiles; t++) {
         worst = s->resident[t] > worst ? s->resident[t] : worst;
     }
-    to->peak_bytes = worst + (uint32_t)s->transient;
+    to->peak_bytes = worst + (uint32_t)s->most.transient;
 }
 
 /* Plans that make the same choice everywhere count once. */
@@ -414,8 +439,8 @@ static bool is_alike(const struct plan *a, const struct plan *b)
     return different == 0;
 }
 
-int plan_build(const struct graph *g, uint32_t tiles, struct arena *a, struct plan_set **ret,
-    struct err *err)
+int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
+    struct plan_set **ret, struct err *err)
 {
     struct plan *fused;
     int rc = plan_fuse(g, a, &fused, err);
@@ -423,6 +448,8 @@ int plan_build(const struct graph *g, uint32_t tiles, struct arena *a, struct pl
         return rc;
     }
     struct search q = {.plan = fused, .tiles = tiles, .arena = a, .pool = {a, NULL}};
+    q.limit0 = (uint64_t)PLAN_REGION0_BYTES * fill_percent / 100;
+    q.limit1 = (uint64_t)PLAN_REGION1_BYTES * fill_percent / 100;
     start(&q);
     for (uint32_t i = 0; i < fused->step_count; i++) {
         rc = advance(&q, i, err);

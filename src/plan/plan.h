@@ -44,8 +44,8 @@
 #define PLAN_MENU          40      /* grids tried for a GEMM */
 #define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
 #define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */
-#define PLAN_TILE_BYTES    575000u /* data bytes of a tile that a plan may fill */
-#define PLAN_REGION1_BYTES 417000u /* of them interleaved */
+#define PLAN_REGION0_BYTES 163840u /* data bytes of a tile that a plan may fill: 10 elements, */
+#define PLAN_REGION1_BYTES 420000u /* and interleaved */
 
 struct plan_dist {
     uint32_t m, n;
@@ -111,10 +111,11 @@ struct plan_set {
     uint64_t candidates;    /* evaluated during the search */
 };
 
-/* Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer, ERR_DOES_NOT_FIT with the
- * step and the bytes of the smallest choice. All in arena a. */
-int plan_build(const struct graph *g, uint32_t tiles, struct arena *a, struct plan_set **ret,
-    struct err *err);
+/* fill_percent: share of a tile's data bytes that a plan may fill, 100 or less when placement of
+ * fuller plans has failed. Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer,
+ * ERR_DOES_NOT_FIT with the step and the bytes of the smallest choice. All in arena a. */
+int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
+    struct plan_set **ret, struct err *err);
 int plan_verify(const struct plan *p, struct err *err);
 void plan_print(const struct plan *p, FILE *out);
 

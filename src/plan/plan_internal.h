@@ -42,8 +42,14 @@ uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool
 /* Exchange of partials and the reduction of a K split; 0 when k = 1. */
 void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange,
     uint64_t *ret_compute);
-/* Largest bytes of a tile that the step needs beside resident parameters. */
-uint64_t cost_gemm_bytes(const struct plan_step *s, const struct grid *g);
+/* Bytes of one tile. */
+struct footprint {
+    uint64_t resident;  /* parameters of the step */
+    uint64_t transient; /* all else that lives during it */
+    uint64_t region1;   /* of transient: must be interleaved */
+    uint64_t largest;   /* single buffer that may lie anywhere */
+};
+struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g);
 uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels);
 
 #endif
