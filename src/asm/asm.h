@@ -35,7 +35,9 @@
  *     struct asm_source source = { "scale.S", text, strlen(text) };
  *     struct asm_def defs[] = { { "ROWS", 12 } };
  *     struct asm_object *object;
- *     if (asm_assemble(&source, ISA_WORKER, defs, 1, &arena, &object, err) < 0) { return -err->code; }
+ *     if (asm_assemble(&source, ISA_WORKER, defs, 1, &arena, &object, err) < 0) {
+ *         return -err->code;
+ *     }
  *     struct asm_placement place = { ".text", 0x4c000, 0x80000 };
  *     struct asm_image *image;
  *     asm_link((const struct asm_object *const[]){ object }, 1, &place, 1, NULL, 0, &arena, &image,
@@ -52,17 +54,17 @@
 #include "base/err.h"
 #include "isa/isa.h"
 
-#define ASM_MAX_DEPTH         64          /* macros and repeats open at once */
-#define ASM_MAX_CONDITIONS    64          /* .if open at once */
-#define ASM_MAX_STATEMENTS    4000000     /* of one source, each expansion counted */
+#define ASM_MAX_DEPTH         64           /* macros and repeats open at once */
+#define ASM_MAX_CONDITIONS    64           /* .if open at once */
+#define ASM_MAX_STATEMENTS    4000000      /* of one source, each expansion counted */
 #define ASM_MAX_SCAN          (256u << 20) /* bytes read, each repetition counted */
-#define ASM_MAX_EXPANSION     (16u << 20) /* bytes of expanded macro text of one source */
-#define ASM_MAX_REPEAT        1000000     /* count of one .rept */
+#define ASM_MAX_EXPANSION     (16u << 20)  /* bytes of expanded macro text of one source */
+#define ASM_MAX_REPEAT        1000000      /* count of one .rept */
 #define ASM_MAX_MACRO_ARGS    32
 #define ASM_MAX_SECTIONS      256
 #define ASM_MAX_SECTION_BYTES (1u << 20)
-#define ASM_MAX_ALIGN_BITS    16          /* .p2align */
-#define ASM_MAX_EXPR_DEPTH    128         /* operators within one another */
+#define ASM_MAX_ALIGN_BITS    16  /* .p2align */
+#define ASM_MAX_EXPR_DEPTH    128 /* operators within one another */
 
 struct asm_def {
     const char *name;
@@ -78,9 +80,9 @@ struct asm_source {
 struct asm_object; /* arena */
 
 /* Assembles one source. The first unit is `default_unit` until a directive says otherwise. */
-int asm_assemble(const struct asm_source *source, enum isa_unit default_unit,
-    const struct asm_def *defs, size_t def_count, struct arena *a, struct asm_object **ret,
-    struct err *err);
+int asm_assemble(
+    const struct asm_source *source, enum isa_unit default_unit, const struct asm_def *defs,
+    size_t def_count, struct arena *a, struct asm_object **ret, struct err *err);
 
 /* Total bytes of a section over one object, alignment padding included; 0 when absent. */
 size_t asm_section_size(const struct asm_object *object, const char *section);
@@ -90,7 +92,7 @@ size_t asm_section_size(const struct asm_object *object, const char *section);
 struct asm_placement {
     const char *section; /* ".text" */
     uint32_t addr;
-    uint32_t limit;      /* first address it may not reach */
+    uint32_t limit; /* first address it may not reach */
 };
 
 struct asm_symbol {
@@ -104,15 +106,16 @@ struct asm_segment {
     const uint8_t *bytes;
 };
 
-struct asm_image { /* arena */
+struct asm_image {                /* arena */
     struct asm_segment *segments; /* ascending addresses, no overlap */
     size_t segment_count;
-    struct asm_symbol *symbols;   /* sorted by name; labels of all objects that are .globl */
+    struct asm_symbol *symbols; /* sorted by name; labels of all objects that are .globl */
     size_t symbol_count;
 };
 
 /* Resolves symbols across objects (globals only; locals stay private to their object). */
-int asm_link(const struct asm_object *const *objects, size_t object_count,
+int asm_link(
+    const struct asm_object *const *objects, size_t object_count,
     const struct asm_placement *places, size_t place_count, const struct asm_def *externs,
     size_t extern_count, struct arena *a, struct asm_image **ret, struct err *err);
 /* -ERR_MISSING when there is none. */

@@ -38,20 +38,37 @@ enum expr_op {
     EXPR_CONST,
     EXPR_LOC,    /* section and offset k */
     EXPR_SYMBOL, /* not defined when parsed */
-    EXPR_NEG, EXPR_NOT, EXPR_LNOT,
-    EXPR_MUL, EXPR_DIV, EXPR_MOD, EXPR_ADD, EXPR_SUB, EXPR_SHL, EXPR_SHR,
-    EXPR_LT, EXPR_LE, EXPR_GT, EXPR_GE, EXPR_EQ, EXPR_NE,
-    EXPR_AND, EXPR_XOR, EXPR_OR, EXPR_LAND, EXPR_LOR,
+    EXPR_NEG,
+    EXPR_NOT,
+    EXPR_LNOT,
+    EXPR_MUL,
+    EXPR_DIV,
+    EXPR_MOD,
+    EXPR_ADD,
+    EXPR_SUB,
+    EXPR_SHL,
+    EXPR_SHR,
+    EXPR_LT,
+    EXPR_LE,
+    EXPR_GT,
+    EXPR_GE,
+    EXPR_EQ,
+    EXPR_NE,
+    EXPR_AND,
+    EXPR_XOR,
+    EXPR_OR,
+    EXPR_LAND,
+    EXPR_LOR,
     EXPR_COND,
 };
 
 struct expr {
-    uint8_t op;       /* enum expr_op */
-    uint8_t depth;    /* of the tree below, at most ASM_MAX_EXPR_DEPTH */
+    uint8_t op;    /* enum expr_op */
+    uint8_t depth; /* of the tree below, at most ASM_MAX_EXPR_DEPTH */
     int column;
-    int64_t k;        /* EXPR_CONST, EXPR_LOC */
-    int section;      /* EXPR_LOC */
-    uint32_t symbol;  /* EXPR_SYMBOL; EXPR_LOC: name for messages or INTERN_NONE */
+    int64_t k;       /* EXPR_CONST, EXPR_LOC */
+    int section;     /* EXPR_LOC */
+    uint32_t symbol; /* EXPR_SYMBOL; EXPR_LOC: name for messages or INTERN_NONE */
     const struct expr *a, *b, *c;
 };
 
@@ -60,7 +77,7 @@ enum value_kind { VALUE_CONST, VALUE_LOC, VALUE_LATER };
 struct value {
     enum value_kind kind; /* VALUE_LATER: known at link time only, k is 0 */
     int64_t k;
-    int section;          /* VALUE_LOC */
+    int section; /* VALUE_LOC */
 };
 
 enum symbol_kind { SYMBOL_UNDEFINED, SYMBOL_LABEL, SYMBOL_SET, SYMBOL_REGISTER };
@@ -68,8 +85,8 @@ enum symbol_kind { SYMBOL_UNDEFINED, SYMBOL_LABEL, SYMBOL_SET, SYMBOL_REGISTER }
 struct symbol {
     uint8_t kind; /* enum symbol_kind */
     bool is_global;
-    const struct expr *value;   /* SYMBOL_LABEL (an EXPR_LOC), SYMBOL_SET */
-    const char *register_text;  /* SYMBOL_REGISTER: "$m3" */
+    const struct expr *value;  /* SYMBOL_LABEL (an EXPR_LOC), SYMBOL_SET */
+    const char *register_text; /* SYMBOL_REGISTER: "$m3" */
     struct location defined_at;
 };
 
@@ -82,7 +99,7 @@ struct operand {
 /* One instruction as written; mnemonic is interned in the object's names. */
 struct code {
     const char *mnemonic;
-    uint8_t unit; /* enum isa_unit */
+    uint8_t unit;         /* enum isa_unit */
     bool may_break_rules; /* .warn_on_invalid_bundles */
     int operand_count;
     struct operand operands[ISA_MAX_ARGS];
@@ -137,18 +154,18 @@ struct frame {
     const char *text;
     size_t size, pos;
     int line;
-    size_t line_start;   /* pos of the first character of the line */
+    size_t line_start; /* pos of the first character of the line */
     int first_line;
     size_t first_line_start;
-    int64_t loops_left;  /* FRAME_REPEAT: passes after this one */
+    int64_t loops_left; /* FRAME_REPEAT: passes after this one */
     const struct origin *origin;
     size_t condition_base; /* conditions open when the frame was */
 };
 
 struct condition {
-    bool is_active;  /* this branch is assembled */
-    bool was_taken;  /* some branch was */
-    bool in_active;  /* the surroundings are */
+    bool is_active; /* this branch is assembled */
+    bool was_taken; /* some branch was */
+    bool in_active; /* the surroundings are */
     bool has_else;
     struct location at;
 };
@@ -187,7 +204,7 @@ struct assembler {
     VEC(struct macro *) macros; /* by id of macro_names, newest definition */
     VEC(char) text;             /* of the current statement */
     VEC(struct repeat) repeats;
-    bool *is_open;              /* by item, after the second try */
+    bool *is_open; /* by item, after the second try */
     uint64_t statement_count;
     uint64_t scanned_bytes;
     uint64_t expanded_bytes;
@@ -208,8 +225,9 @@ struct cursor {
 };
 
 /* Errors: places are "file:line:column", macro calls are told in the text. */
-int asm_fail(const struct asm_object *object, struct err *err, const struct location *at,
-    const char *format, ...) __attribute__((format(printf, 4, 5)));
+int asm_fail(
+    const struct asm_object *object, struct err *err, const struct location *at, const char *format,
+    ...) __attribute__((format(printf, 4, 5)));
 int cursor_fail(const struct cursor *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 struct location cursor_at(const struct cursor *c);
@@ -217,7 +235,7 @@ struct location cursor_at(const struct cursor *c);
 /* lexer.c */
 int lexer_next(struct assembler *as, bool is_capture, struct statement *ret); /* 1, 0 end, < 0 */
 void cursor_blanks(struct cursor *c);
-bool cursor_take(struct cursor *c, char ch); /* after blanks */
+bool cursor_take(struct cursor *c, char ch);               /* after blanks */
 size_t cursor_name(struct cursor *c, char *buf, size_t n); /* 0 when there is none, or too long */
 int cursor_string(struct cursor *c, const char **ret_bytes, size_t *ret_size);
 int cursor_end(struct cursor *c); /* nothing may follow */
@@ -226,8 +244,9 @@ int cursor_end(struct cursor *c); /* nothing may follow */
 int expr_parse(struct cursor *c, const struct expr **ret);
 int expr_number(struct cursor *c, const char *what, int64_t low, int64_t high, int64_t *ret);
 const struct expr *expr_const(struct arena *a, int64_t k);
-int expr_eval(const struct resolver *r, const struct expr *e, const struct location *at,
-    struct value *ret, struct err *err);
+int expr_eval(
+    const struct resolver *r, const struct expr *e, const struct location *at, struct value *ret,
+    struct err *err);
 /* First address in the tree, for messages; NULL when none. */
 const struct expr *expr_address(const struct expr *e);
 
@@ -253,13 +272,14 @@ int code_statement(struct cursor *c, const char *mnemonic, const struct location
 int code_open_bundle(struct assembler *as, const struct location *at);
 int code_close_bundle(struct assembler *as, const struct location *at);
 /* Fills words, with 0 for values that are not known before linking: then 1. Negative on errors. */
-int code_resolve(const struct resolver *r, const struct code *code, int count, uint32_t words[2],
+int code_resolve(
+    const struct resolver *r, const struct code *code, int count, uint32_t words[2],
     struct err *err);
 int code_check_repeats(struct assembler *as);
 
 /* item.c: writes the item at `bytes` (of its section); returns as code_resolve(). */
-int item_resolve(const struct resolver *r, const struct item *item, uint8_t *bytes,
-    struct err *err);
+int item_resolve(
+    const struct resolver *r, const struct item *item, uint8_t *bytes, struct err *err);
 size_t item_size(const struct item *item);
 
 #endif

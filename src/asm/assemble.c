@@ -7,9 +7,9 @@
 
 #define MAX_ORIGINS 3 /* macro calls told in a message */
 
-int asm_fail(const struct asm_object *object, struct err *err, const struct location *at,
-    const char *format, ...)
-{
+int asm_fail(
+    const struct asm_object *object, struct err *err, const struct location *at, const char *format,
+    ...) {
     char where[192];
     char text[640];
     va_list args;
@@ -19,8 +19,9 @@ int asm_fail(const struct asm_object *object, struct err *err, const struct loca
     size_t used = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
     const struct origin *origin = at->origin;
     for (int i = 0; origin != NULL && i < MAX_ORIGINS; i++, origin = origin->parent) {
-        n = snprintf(text + used, sizeof text - used, ", in macro %s called at line %d",
-            origin->macro, origin->line);
+        n = snprintf(
+            text + used, sizeof text - used, ", in macro %s called at line %d", origin->macro,
+            origin->line);
         used += n < 0 ? 0 : (size_t)n;
         if (used >= sizeof text) {
             break;
@@ -30,8 +31,7 @@ int asm_fail(const struct asm_object *object, struct err *err, const struct loca
     return err_at(err, ERR_ASM, where, "%s", text);
 }
 
-int cursor_fail(const struct cursor *c, const char *format, ...)
-{
+int cursor_fail(const struct cursor *c, const char *format, ...) {
     char text[512];
     struct location at = cursor_at(c);
     va_list args;
@@ -41,8 +41,7 @@ int cursor_fail(const struct cursor *c, const char *format, ...)
     return asm_fail(c->as->object, c->as->err, &at, "%s", text);
 }
 
-static int run_all(struct assembler *as)
-{
+static int run_all(struct assembler *as) {
     while (as->frames.len > 0) {
         struct statement st;
         int r = lexer_next(as, false, &st);
@@ -62,10 +61,9 @@ static int run_all(struct assembler *as)
 }
 
 /* Second try for all items; those that need addresses stay. */
-static int resolve_items(struct assembler *as)
-{
+static int resolve_items(struct assembler *as) {
     struct asm_object *object = as->object;
-    struct resolver resolver = { .object = object };
+    struct resolver resolver = {.object = object};
     size_t kept = 0;
     as->is_open = ARENA_ARRAY(as->arena, bool, object->items.len);
     for (size_t i = 0; i < object->items.len; i++) {
@@ -84,31 +82,37 @@ static int resolve_items(struct assembler *as)
     return 0;
 }
 
-static int check_globals(struct assembler *as)
-{
+static int check_globals(struct assembler *as) {
     struct asm_object *object = as->object;
     for (size_t i = 0; i < object->symbols.len; i++) {
         const struct symbol *s = &object->symbols.data[i];
         if (s->is_global && s->kind == SYMBOL_REGISTER) {
-            return asm_fail(object, as->err, &s->defined_at, "'%s' names a register and cannot be "
-                ".globl", intern_name(&object->names, (uint32_t)i));
+            return asm_fail(
+                object, as->err, &s->defined_at,
+                "'%s' names a register and cannot be "
+                ".globl",
+                intern_name(&object->names, (uint32_t)i));
         }
     }
     return 0;
 }
 
-static void set_up(struct assembler *as, const struct asm_source *source,
-    const struct asm_def *defs, size_t def_count)
-{
+static void set_up(
+    struct assembler *as, const struct asm_source *source, const struct asm_def *defs,
+    size_t def_count) {
     struct asm_object *object = ARENA_NEW(as->arena, struct asm_object);
     object->name = arena_strdup(as->arena, source->name);
     object->names.arena = as->arena;
     as->macro_names.arena = as->arena;
     as->object = object;
-    struct frame f = { .kind = FRAME_SOURCE, .text = source->text, .size = source->size, .line = 1,
-        .first_line = 1 };
+    struct frame f = {
+        .kind = FRAME_SOURCE,
+        .text = source->text,
+        .size = source->size,
+        .line = 1,
+        .first_line = 1};
     vec_push(as->arena, &as->frames, f);
-    struct section text = { .name = ".text", .align = 4, .has_code = true };
+    struct section text = {.name = ".text", .align = 4, .has_code = true};
     vec_push(as->arena, &object->sections, text);
     for (size_t i = 0; i < def_count; i++) {
         struct symbol *s = symbol_of(as, symbol_id(as, defs[i].name));
@@ -117,10 +121,9 @@ static void set_up(struct assembler *as, const struct asm_source *source,
     }
 }
 
-int asm_assemble(const struct asm_source *source, enum isa_unit default_unit,
-    const struct asm_def *defs, size_t def_count, struct arena *a, struct asm_object **ret,
-    struct err *err)
-{
+int asm_assemble(
+    const struct asm_source *source, enum isa_unit default_unit, const struct asm_def *defs,
+    size_t def_count, struct arena *a, struct asm_object **ret, struct err *err) {
     struct assembler *as = ARENA_NEW(a, struct assembler);
     as->arena = a;
     as->err = err;
@@ -143,8 +146,7 @@ int asm_assemble(const struct asm_source *source, enum isa_unit default_unit,
     return 0;
 }
 
-size_t asm_section_size(const struct asm_object *object, const char *section)
-{
+size_t asm_section_size(const struct asm_object *object, const char *section) {
     for (size_t i = 0; i < object->sections.len; i++) {
         if (strcmp(object->sections.data[i].name, section) == 0) {
             return object->sections.data[i].bytes.len;

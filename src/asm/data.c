@@ -12,13 +12,11 @@
 
 #define NAME_MAX_CHARS 128
 
-struct section *section_now(struct assembler *as)
-{
+struct section *section_now(struct assembler *as) {
     return &as->object->sections.data[as->section];
 }
 
-int section_switch(struct assembler *as, const char *name)
-{
+int section_switch(struct assembler *as, const char *name) {
     struct asm_object *object = as->object;
     for (size_t i = 0; i < object->sections.len; i++) {
         if (strcmp(object->sections.data[i].name, name) == 0) {
@@ -29,18 +27,18 @@ int section_switch(struct assembler *as, const char *name)
     if (object->sections.len >= ASM_MAX_SECTIONS) {
         return asm_fail(object, as->err, &as->at, "more than %d sections", ASM_MAX_SECTIONS);
     }
-    struct section section = { .name = arena_strdup(as->arena, name), .align = 4 };
+    struct section section = {.name = arena_strdup(as->arena, name), .align = 4};
     section.has_code = strncmp(name, ".text", 5) == 0;
     vec_push(as->arena, &object->sections, section);
     as->section = (int)object->sections.len - 1;
     return 0;
 }
 
-int section_append(struct assembler *as, const void *bytes, size_t n, const struct location *at)
-{
+int section_append(struct assembler *as, const void *bytes, size_t n, const struct location *at) {
     struct section *s = section_now(as);
     if (n > ASM_MAX_SECTION_BYTES - s->bytes.len) {
-        return asm_fail(as->object, as->err, at, "section '%s' is larger than %u bytes", s->name,
+        return asm_fail(
+            as->object, as->err, at, "section '%s' is larger than %u bytes", s->name,
             ASM_MAX_SECTION_BYTES);
     }
     vec_reserve(as->arena, &s->bytes, s->bytes.len + n);
@@ -55,18 +53,20 @@ int section_append(struct assembler *as, const void *bytes, size_t n, const stru
 
 /* ---- numbers ---- */
 
-static int append_datum(struct cursor *c, int size)
-{
+static int append_datum(struct cursor *c, int size) {
     struct assembler *as = c->as;
     cursor_blanks(c);
-    struct item item = { .section = as->section, .at = cursor_at(c), .data_size = size,
-        .offset = (uint32_t)section_now(as)->bytes.len };
+    struct item item = {
+        .section = as->section,
+        .at = cursor_at(c),
+        .data_size = size,
+        .offset = (uint32_t)section_now(as)->bytes.len};
     int r = expr_parse(c, &item.data);
     if (r < 0) {
         return r;
     }
-    uint8_t bytes[8] = { 0 };
-    struct resolver resolver = { .object = as->object };
+    uint8_t bytes[8] = {0};
+    struct resolver resolver = {.object = as->object};
     r = item_resolve(&resolver, &item, bytes, as->err);
     if (r < 0) {
         return r;
@@ -79,8 +79,7 @@ static int append_datum(struct cursor *c, int size)
 
 /* A floating literal: digits with '.', exponent or 'h', inf, nan. Returns its length, 0 when the
  * text is something else. */
-static size_t float_literal(const char *p, bool takes_integers, double *ret)
-{
+static size_t float_literal(const char *p, bool takes_integers, double *ret) {
     const char *s = p + (*p == '-' || *p == '+');
     size_t n = strspn(s, "0123456789");
     bool is_float = takes_integers && n > 0;
@@ -112,8 +111,7 @@ static size_t float_literal(const char *p, bool takes_integers, double *ret)
     return isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.' ? 0 : n;
 }
 
-static int append_float(struct cursor *c, int size)
-{
+static int append_float(struct cursor *c, int size) {
     double value;
     uint8_t bytes[8];
     cursor_blanks(c);
@@ -146,8 +144,7 @@ static int append_float(struct cursor *c, int size)
     return section_append(c->as, bytes, (size_t)size, &at);
 }
 
-static int data_list(struct cursor *c, int size, bool is_float)
-{
+static int data_list(struct cursor *c, int size, bool is_float) {
     cursor_blanks(c);
     if (*c->p == '\0') {
         return 0;
@@ -161,8 +158,7 @@ static int data_list(struct cursor *c, int size, bool is_float)
     return cursor_end(c);
 }
 
-static int text_list(struct cursor *c, bool has_zero)
-{
+static int text_list(struct cursor *c, bool has_zero) {
     do {
         const char *bytes;
         size_t n;
@@ -183,8 +179,7 @@ static int text_list(struct cursor *c, bool has_zero)
 
 /* ---- gaps ---- */
 
-static int skip(struct cursor *c)
-{
+static int skip(struct cursor *c) {
     int64_t n, fill = 0;
     struct assembler *as = c->as;
     struct location at = cursor_at(c);
@@ -206,8 +201,7 @@ static int skip(struct cursor *c)
 }
 
 /* Gap up to the alignment: in code nop words from the next word on. */
-static int align_to(struct assembler *as, uint32_t align, int fill, bool has_fill)
-{
+static int align_to(struct assembler *as, uint32_t align, int fill, bool has_fill) {
     struct section *s = section_now(as);
     size_t from = s->bytes.len;
     size_t n = (align - from % align) % align;
@@ -225,13 +219,13 @@ static int align_to(struct assembler *as, uint32_t align, int fill, bool has_fil
     return 0;
 }
 
-static int align_directive(struct cursor *c, bool is_power)
-{
+static int align_directive(struct cursor *c, bool is_power) {
     int64_t n, fill = 0;
     bool has_fill = false;
     cursor_blanks(c);
     struct location at = cursor_at(c);
-    int r = expr_number(c, "the alignment", is_power ? 0 : 1,
+    int r = expr_number(
+        c, "the alignment", is_power ? 0 : 1,
         is_power ? ASM_MAX_ALIGN_BITS : 1 << ASM_MAX_ALIGN_BITS, &n);
     if (r == 0 && cursor_take(c, ',')) {
         r = expr_number(c, "the fill", -128, 255, &fill);
@@ -252,8 +246,7 @@ static int align_directive(struct cursor *c, bool is_power)
 
 /* ---- sections and modes ---- */
 
-static int section_directive(struct cursor *c)
-{
+static int section_directive(struct cursor *c) {
     char name[NAME_MAX_CHARS];
     cursor_blanks(c);
     if (*c->p == '"') {
@@ -278,8 +271,7 @@ static int section_directive(struct cursor *c)
     return section_switch(c->as, name); /* flags and type mean nothing here */
 }
 
-static int mode_directive(struct cursor *c, const char *word)
-{
+static int mode_directive(struct cursor *c, const char *word) {
     struct assembler *as = c->as;
     bool is_error = strncmp(word, ".error_on_", 10) == 0;
     bool allows = strncmp(word, ".allow_", 7) == 0 || strncmp(word, ".warn_on_", 9) == 0;
@@ -295,67 +287,124 @@ static int mode_directive(struct cursor *c, const char *word)
     return r < 0 ? r : 1;
 }
 
-static int error_directive(struct cursor *c)
-{
+static int error_directive(struct cursor *c) {
     const char *text;
     size_t n;
     int r = cursor_string(c, &text, &n);
     return r < 0 ? r : cursor_fail(c, "%.*s", (int)(n < 200 ? n : 200), text);
 }
 
-static int unit_directive(struct cursor *c, enum isa_unit unit)
-{
+static int unit_directive(struct cursor *c, enum isa_unit unit) {
     c->as->unit = unit;
     return cursor_end(c);
 }
 
-enum what { LONG, SHORT, BYTE, QUAD, HALF, FLOAT, DOUBLE, ASCII, ASCIZ, SKIP, P2ALIGN, BALIGN,
-    SECTION, NAMED, SUPERVISOR, WORKER, ERROR, IGNORE };
+enum what {
+    LONG,
+    SHORT,
+    BYTE,
+    QUAD,
+    HALF,
+    FLOAT,
+    DOUBLE,
+    ASCII,
+    ASCIZ,
+    SKIP,
+    P2ALIGN,
+    BALIGN,
+    SECTION,
+    NAMED,
+    SUPERVISOR,
+    WORKER,
+    ERROR,
+    IGNORE
+};
 
 static const struct {
     const char *word;
     uint8_t what; /* enum what */
 } directives[] = {
-    { ".long", LONG }, { ".word", LONG }, { ".int", LONG }, { ".4byte", LONG },
-    { ".short", SHORT }, { ".hword", SHORT }, { ".2byte", SHORT },
-    { ".byte", BYTE }, { ".quad", QUAD }, { ".8byte", QUAD },
-    { ".half", HALF }, { ".float", FLOAT }, { ".single", FLOAT }, { ".double", DOUBLE },
-    { ".ascii", ASCII }, { ".asciz", ASCIZ }, { ".string", ASCIZ },
-    { ".skip", SKIP }, { ".space", SKIP }, { ".zero", SKIP },
-    { ".p2align", P2ALIGN }, { ".balign", BALIGN }, { ".align", BALIGN },
-    { ".section", SECTION }, { ".text", NAMED }, { ".data", NAMED }, { ".rodata", NAMED },
-    { ".bss", NAMED }, { ".supervisor", SUPERVISOR }, { ".worker", WORKER }, { ".error", ERROR },
-    { ".type", IGNORE }, { ".size", IGNORE }, { ".file", IGNORE }, { ".extern", IGNORE },
-    { ".ident", IGNORE },
+    {".long", LONG},
+    {".word", LONG},
+    {".int", LONG},
+    {".4byte", LONG},
+    {".short", SHORT},
+    {".hword", SHORT},
+    {".2byte", SHORT},
+    {".byte", BYTE},
+    {".quad", QUAD},
+    {".8byte", QUAD},
+    {".half", HALF},
+    {".float", FLOAT},
+    {".single", FLOAT},
+    {".double", DOUBLE},
+    {".ascii", ASCII},
+    {".asciz", ASCIZ},
+    {".string", ASCIZ},
+    {".skip", SKIP},
+    {".space", SKIP},
+    {".zero", SKIP},
+    {".p2align", P2ALIGN},
+    {".balign", BALIGN},
+    {".align", BALIGN},
+    {".section", SECTION},
+    {".text", NAMED},
+    {".data", NAMED},
+    {".rodata", NAMED},
+    {".bss", NAMED},
+    {".supervisor", SUPERVISOR},
+    {".worker", WORKER},
+    {".error", ERROR},
+    {".type", IGNORE},
+    {".size", IGNORE},
+    {".file", IGNORE},
+    {".extern", IGNORE},
+    {".ident", IGNORE},
 };
 
-static int run(struct cursor *c, enum what what, const char *word)
-{
+static int run(struct cursor *c, enum what what, const char *word) {
     switch (what) {
-    case LONG: return data_list(c, 4, false);
-    case SHORT: return data_list(c, 2, false);
-    case BYTE: return data_list(c, 1, false);
-    case QUAD: return data_list(c, 8, false);
-    case HALF: return data_list(c, 2, true);
-    case FLOAT: return data_list(c, 4, true);
-    case DOUBLE: return data_list(c, 8, true);
-    case ASCII: return text_list(c, false);
-    case ASCIZ: return text_list(c, true);
-    case SKIP: return skip(c);
-    case P2ALIGN: return align_directive(c, true);
-    case BALIGN: return align_directive(c, false);
-    case SECTION: return section_directive(c);
-    case NAMED: return section_switch(c->as, word);
-    case SUPERVISOR: return unit_directive(c, ISA_SUPERVISOR);
-    case WORKER: return unit_directive(c, ISA_WORKER);
-    case ERROR: return error_directive(c);
-    case IGNORE: return 0;
+    case LONG:
+        return data_list(c, 4, false);
+    case SHORT:
+        return data_list(c, 2, false);
+    case BYTE:
+        return data_list(c, 1, false);
+    case QUAD:
+        return data_list(c, 8, false);
+    case HALF:
+        return data_list(c, 2, true);
+    case FLOAT:
+        return data_list(c, 4, true);
+    case DOUBLE:
+        return data_list(c, 8, true);
+    case ASCII:
+        return text_list(c, false);
+    case ASCIZ:
+        return text_list(c, true);
+    case SKIP:
+        return skip(c);
+    case P2ALIGN:
+        return align_directive(c, true);
+    case BALIGN:
+        return align_directive(c, false);
+    case SECTION:
+        return section_directive(c);
+    case NAMED:
+        return section_switch(c->as, word);
+    case SUPERVISOR:
+        return unit_directive(c, ISA_SUPERVISOR);
+    case WORKER:
+        return unit_directive(c, ISA_WORKER);
+    case ERROR:
+        return error_directive(c);
+    case IGNORE:
+        return 0;
     }
     return 0;
 }
 
-int data_directive(struct cursor *c, const char *word)
-{
+int data_directive(struct cursor *c, const char *word) {
     if (c->as->in_bundle) {
         return cursor_fail(c, "a directive cannot stand in a bundle");
     }

@@ -6,8 +6,7 @@
 
 #include "base/bytes.h"
 
-size_t item_size(const struct item *item)
-{
+size_t item_size(const struct item *item) {
     if (item->data_size > 0) {
         return (size_t)item->data_size;
     }
@@ -17,27 +16,26 @@ size_t item_size(const struct item *item)
 
 /* "'loop' of section '.text' is 0x4c010" for the first address in an expression, "" when none. */
 static const char *address_note(
-    const struct resolver *r, const struct expr *e, const struct location *at, char *buf, size_t n)
-{
+    const struct resolver *r, const struct expr *e, const struct location *at, char *buf,
+    size_t n) {
     const struct expr *address = expr_address(e);
     struct value v;
     buf[0] = '\0';
-    if (address == NULL || r->section_addrs == NULL ||
-        expr_eval(r, address, at, &v, NULL) < 0) {
+    if (address == NULL || r->section_addrs == NULL || expr_eval(r, address, at, &v, NULL) < 0) {
         return buf;
     }
     bool has_name = address->symbol != INTERN_NONE;
-    snprintf(buf, n, "; %s%s%s%s%s is 0x%" PRIx64,
-        has_name ? "'" : "the place", has_name ? intern_name(&r->object->names, address->symbol) : "",
-        has_name ? "'" : "", address->op == EXPR_LOC ? " of section " : "",
+    snprintf(
+        buf, n, "; %s%s%s%s%s is 0x%" PRIx64, has_name ? "'" : "the place",
+        has_name ? intern_name(&r->object->names, address->symbol) : "", has_name ? "'" : "",
+        address->op == EXPR_LOC ? " of section " : "",
         address->op == EXPR_LOC ? r->object->sections.data[address->section].name : "",
         (uint64_t)v.k);
     return buf;
 }
 
-static int resolve_data(
-    const struct resolver *r, const struct item *item, uint8_t *bytes, struct err *err)
-{
+static int
+resolve_data(const struct resolver *r, const struct item *item, uint8_t *bytes, struct err *err) {
     struct value v;
     int status = expr_eval(r, item->data, &item->at, &v, err);
     if (status < 0) {
@@ -49,7 +47,8 @@ static int resolve_data(
     int bits = item->data_size * 8;
     if (bits < 64 && (v.k < -(1ll << (bits - 1)) || v.k >= 1ll << bits)) {
         char note[200];
-        return asm_fail(r->object, err, &item->at, "%" PRId64 " does not fit %d bits%s", v.k, bits,
+        return asm_fail(
+            r->object, err, &item->at, "%" PRId64 " does not fit %d bits%s", v.k, bits,
             address_note(r, item->data, &item->at, note, sizeof note));
     }
     for (int i = 0; i < item->data_size; i++) {
@@ -58,9 +57,8 @@ static int resolve_data(
     return 0;
 }
 
-int item_resolve(const struct resolver *r, const struct item *item, uint8_t *bytes,
-    struct err *err)
-{
+int item_resolve(
+    const struct resolver *r, const struct item *item, uint8_t *bytes, struct err *err) {
     if (item->data_size > 0) {
         return resolve_data(r, item, bytes, err);
     }

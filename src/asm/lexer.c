@@ -6,39 +6,34 @@
 #include <ctype.h>
 #include <string.h>
 
-static void new_line(struct frame *f)
-{
+static void new_line(struct frame *f) {
     f->line++;
     f->line_start = f->pos;
 }
 
-static struct location frame_at(const struct frame *f)
-{
-    return (struct location){ f->line, (int)(f->pos - f->line_start) + 1, f->origin };
+static struct location frame_at(const struct frame *f) {
+    return (struct location){f->line, (int)(f->pos - f->line_start) + 1, f->origin};
 }
 
-static char peek(const struct frame *f, size_t ahead)
-{
+static char peek(const struct frame *f, size_t ahead) {
     return f->size - f->pos > ahead ? f->text[f->pos + ahead] : '\0';
 }
 
 /* Bounds what repeats can make of a short text. */
-static int count_statement(struct assembler *as, const struct location *at)
-{
+static int count_statement(struct assembler *as, const struct location *at) {
     if (++as->statement_count > ASM_MAX_STATEMENTS) {
         return asm_fail(as->object, as->err, at, "more than %d statements", ASM_MAX_STATEMENTS);
     }
     if (as->scanned_bytes > ASM_MAX_SCAN) {
-        return asm_fail(as->object, as->err, at, "repeats make more than %u bytes of text",
-            ASM_MAX_SCAN);
+        return asm_fail(
+            as->object, as->err, at, "repeats make more than %u bytes of text", ASM_MAX_SCAN);
     }
     return 0;
 }
 
 /* Skips the comment at pos, if there is one: 1, 0 none, < 0 never closed. Line comments end before
  * their newline. */
-static int skip_comment(struct assembler *as, struct frame *f)
-{
+static int skip_comment(struct assembler *as, struct frame *f) {
     if (peek(f, 0) == '#' || (peek(f, 0) == '/' && peek(f, 1) == '/')) {
         while (f->pos < f->size && f->text[f->pos] != '\n') {
             f->pos++;
@@ -64,8 +59,7 @@ static int skip_comment(struct assembler *as, struct frame *f)
 }
 
 /* Moves to the first character of a statement: 1, or 0 at the end of the frame. */
-static int skip_to_statement(struct assembler *as, struct frame *f, bool is_capture)
-{
+static int skip_to_statement(struct assembler *as, struct frame *f, bool is_capture) {
     for (;;) {
         if (f->pos == f->size) {
             if (is_capture || f->loops_left == 0) {
@@ -98,8 +92,7 @@ static int skip_to_statement(struct assembler *as, struct frame *f, bool is_capt
 }
 
 /* Copies a quoted string or character with its quotes. */
-static int copy_quoted(struct assembler *as, struct frame *f)
-{
+static int copy_quoted(struct assembler *as, struct frame *f) {
     char quote = f->text[f->pos];
     struct location at = frame_at(f);
     do {
@@ -120,8 +113,7 @@ static int copy_quoted(struct assembler *as, struct frame *f)
 }
 
 /* Copies one step of a statement: 1, 0 at its end, < 0. */
-static int copy_step(struct assembler *as, struct frame *f)
-{
+static int copy_step(struct assembler *as, struct frame *f) {
     if (f->pos == f->size) {
         return 0;
     }
@@ -158,8 +150,7 @@ static int copy_step(struct assembler *as, struct frame *f)
     return 1;
 }
 
-int lexer_next(struct assembler *as, bool is_capture, struct statement *ret)
-{
+int lexer_next(struct assembler *as, bool is_capture, struct statement *ret) {
     struct frame *f = &as->frames.data[as->frames.len - 1];
     int r = skip_to_statement(as, f, is_capture);
     if (r <= 0) {
@@ -192,22 +183,19 @@ int lexer_next(struct assembler *as, bool is_capture, struct statement *ret)
     return 1;
 }
 
-struct location cursor_at(const struct cursor *c)
-{
+struct location cursor_at(const struct cursor *c) {
     struct location at = c->as->at;
     at.column += (int)(c->p - c->start);
     return at;
 }
 
-void cursor_blanks(struct cursor *c)
-{
+void cursor_blanks(struct cursor *c) {
     while (*c->p == ' ' || *c->p == '\t' || *c->p == '\r') {
         c->p++;
     }
 }
 
-bool cursor_take(struct cursor *c, char ch)
-{
+bool cursor_take(struct cursor *c, char ch) {
     cursor_blanks(c);
     if (*c->p != ch) {
         return false;
@@ -216,8 +204,7 @@ bool cursor_take(struct cursor *c, char ch)
     return true;
 }
 
-size_t cursor_name(struct cursor *c, char *buf, size_t n)
-{
+size_t cursor_name(struct cursor *c, char *buf, size_t n) {
     cursor_blanks(c);
     size_t len = 0;
     const char *p = c->p;
@@ -225,7 +212,7 @@ size_t cursor_name(struct cursor *c, char *buf, size_t n)
         return 0;
     }
     while (isalnum((unsigned char)p[len]) || p[len] == '_' || p[len] == '.' ||
-        (p[len] == '$' && len > 0)) {
+           (p[len] == '$' && len > 0)) {
         len++;
     }
     if (len == 0 || len >= n) {
@@ -237,8 +224,7 @@ size_t cursor_name(struct cursor *c, char *buf, size_t n)
     return len;
 }
 
-static int escape(struct cursor *c, char *ret)
-{
+static int escape(struct cursor *c, char *ret) {
     static const char from[] = "ntr0\\\"'";
     static const char to[] = "\n\t\r\0\\\"'";
     const char *at = *c->p != '\0' ? strchr(from, *c->p) : NULL;
@@ -250,8 +236,7 @@ static int escape(struct cursor *c, char *ret)
     return 0;
 }
 
-int cursor_string(struct cursor *c, const char **ret_bytes, size_t *ret_size)
-{
+int cursor_string(struct cursor *c, const char **ret_bytes, size_t *ret_size) {
     if (!cursor_take(c, '"')) {
         return cursor_fail(c, "expected a string in double quotes");
     }
@@ -275,8 +260,7 @@ int cursor_string(struct cursor *c, const char **ret_bytes, size_t *ret_size)
     return 0;
 }
 
-int cursor_end(struct cursor *c)
-{
+int cursor_end(struct cursor *c) {
     cursor_blanks(c);
     return *c->p == '\0' ? 0 : cursor_fail(c, "expected the end of the statement");
 }

@@ -23,8 +23,7 @@ struct arg {
     size_t size;
 };
 
-bool macro_is_active(const struct assembler *as)
-{
+bool macro_is_active(const struct assembler *as) {
     size_t n = as->conditions.len;
     return n == 0 || as->conditions.data[n - 1].is_active;
 }
@@ -32,9 +31,8 @@ bool macro_is_active(const struct assembler *as)
 /* ---- bodies ---- */
 
 /* The statement's directive, after its labels. */
-static void directive_of(struct assembler *as, const struct statement *st, char *buf, size_t n)
-{
-    struct cursor c = { .as = as, .p = st->text, .start = st->text };
+static void directive_of(struct assembler *as, const struct statement *st, char *buf, size_t n) {
+    struct cursor c = {.as = as, .p = st->text, .start = st->text};
     buf[0] = '\0';
     while (*c.p != '\0' && cursor_name(&c, buf, n) > 0 && *c.p == ':') {
         c.p++;
@@ -43,8 +41,7 @@ static void directive_of(struct assembler *as, const struct statement *st, char 
 }
 
 /* Reads up to the directive that closes `opener`, whose statement has just been read. */
-static int read_body(struct assembler *as, bool is_macro, struct body *ret)
-{
+static int read_body(struct assembler *as, bool is_macro, struct body *ret) {
     const struct frame *f = &as->frames.data[as->frames.len - 1];
     const char *closer = is_macro ? ".endm" : ".endr";
     struct location opened_at = as->at;
@@ -65,8 +62,9 @@ static int read_body(struct assembler *as, bool is_macro, struct body *ret)
         directive_of(as, &st, word, sizeof word);
         if (strcmp(word, closer) == 0 || (is_macro && strcmp(word, ".endmacro") == 0)) {
             depth--;
-        } else if (is_macro ? strcmp(word, ".macro") == 0
-                            : strcmp(word, ".rept") == 0 || strcmp(word, ".irp") == 0) {
+        } else if (
+            is_macro ? strcmp(word, ".macro") == 0
+                     : strcmp(word, ".rept") == 0 || strcmp(word, ".irp") == 0) {
             depth++;
         }
         if (depth == 0) {
@@ -76,24 +74,32 @@ static int read_body(struct assembler *as, bool is_macro, struct body *ret)
     }
 }
 
-static int push_frame(struct assembler *as, enum frame_kind kind, const struct body *body,
-    int64_t loops_left, const struct origin *origin)
-{
+static int push_frame(
+    struct assembler *as, enum frame_kind kind, const struct body *body, int64_t loops_left,
+    const struct origin *origin) {
     if (as->frames.len >= ASM_MAX_DEPTH) {
-        return asm_fail(as->object, as->err, &as->at, "macros and repeats are nested more than %d deep",
+        return asm_fail(
+            as->object, as->err, &as->at, "macros and repeats are nested more than %d deep",
             ASM_MAX_DEPTH);
     }
     /* Columns count from a line start that may lie before the body's first character. */
     size_t line_start = (size_t)0 - body->column;
-    struct frame f = { .kind = kind, .text = body->text, .size = body->size, .line = body->line,
-        .line_start = line_start, .first_line = body->line, .first_line_start = line_start,
-        .loops_left = loops_left, .origin = origin, .condition_base = as->conditions.len };
+    struct frame f = {
+        .kind = kind,
+        .text = body->text,
+        .size = body->size,
+        .line = body->line,
+        .line_start = line_start,
+        .first_line = body->line,
+        .first_line_start = line_start,
+        .loops_left = loops_left,
+        .origin = origin,
+        .condition_base = as->conditions.len};
     vec_push(as->arena, &as->frames, f);
     return 0;
 }
 
-int macro_pop_frame(struct assembler *as)
-{
+int macro_pop_frame(struct assembler *as) {
     const struct frame *f = &as->frames.data[as->frames.len - 1];
     if (as->conditions.len > f->condition_base) {
         const struct condition *open = &as->conditions.data[as->conditions.len - 1];
@@ -105,20 +111,21 @@ int macro_pop_frame(struct assembler *as)
 
 /* ---- conditions ---- */
 
-static int push_condition(struct assembler *as, bool in_active, bool is_true)
-{
+static int push_condition(struct assembler *as, bool in_active, bool is_true) {
     if (as->conditions.len >= ASM_MAX_CONDITIONS) {
-        return asm_fail(as->object, as->err, &as->at, ".if is nested more than %d deep",
-            ASM_MAX_CONDITIONS);
+        return asm_fail(
+            as->object, as->err, &as->at, ".if is nested more than %d deep", ASM_MAX_CONDITIONS);
     }
-    struct condition condition = { .is_active = in_active && is_true, .was_taken = is_true,
-        .in_active = in_active, .at = as->at };
+    struct condition condition = {
+        .is_active = in_active && is_true,
+        .was_taken = is_true,
+        .in_active = in_active,
+        .at = as->at};
     vec_push(as->arena, &as->conditions, condition);
     return 1;
 }
 
-static int if_defined(struct cursor *c, bool wanted, bool *ret)
-{
+static int if_defined(struct cursor *c, bool wanted, bool *ret) {
     char name[NAME_MAX_CHARS];
     if (cursor_name(c, name, sizeof name) == 0) {
         return cursor_fail(c, "expected a symbol");
@@ -129,16 +136,14 @@ static int if_defined(struct cursor *c, bool wanted, bool *ret)
     return cursor_end(c);
 }
 
-static int condition_value(struct cursor *c, bool *ret)
-{
+static int condition_value(struct cursor *c, bool *ret) {
     int64_t value;
     int r = expr_number(c, "the condition", INT64_MIN, INT64_MAX, &value);
     *ret = r == 0 && value != 0;
     return r < 0 ? r : cursor_end(c);
 }
 
-static int open_condition(struct cursor *c, const char *word)
-{
+static int open_condition(struct cursor *c, const char *word) {
     bool in_active = macro_is_active(c->as);
     bool is_true = false;
     int r = 0;
@@ -150,15 +155,13 @@ static int open_condition(struct cursor *c, const char *word)
     return r < 0 ? r : push_condition(c->as, in_active, is_true);
 }
 
-static struct condition *innermost(struct assembler *as)
-{
+static struct condition *innermost(struct assembler *as) {
     const struct frame *f = &as->frames.data[as->frames.len - 1];
     size_t n = as->conditions.len;
     return n > f->condition_base ? &as->conditions.data[n - 1] : NULL;
 }
 
-static int else_condition(struct cursor *c, bool has_condition)
-{
+static int else_condition(struct cursor *c, bool has_condition) {
     struct condition *open = innermost(c->as);
     if (open == NULL || open->has_else) {
         return cursor_fail(c, open == NULL ? "no .if is open" : ".else was already given");
@@ -176,8 +179,7 @@ static int else_condition(struct cursor *c, bool has_condition)
     return 1;
 }
 
-static int close_condition(struct cursor *c)
-{
+static int close_condition(struct cursor *c) {
     if (innermost(c->as) == NULL) {
         return cursor_fail(c, "no .if is open");
     }
@@ -188,8 +190,7 @@ static int close_condition(struct cursor *c)
 /* ---- arguments ---- */
 
 /* Cuts at commas outside parentheses and quotes; quotes around a whole argument are dropped. */
-static struct arg cut_arg(const char **p, bool to_the_end)
-{
+static struct arg cut_arg(const char **p, bool to_the_end) {
     const char *s = *p;
     while (*s == ' ' || *s == '\t') {
         s++;
@@ -213,25 +214,26 @@ static struct arg cut_arg(const char **p, bool to_the_end)
         s--;
     }
     if (!to_the_end && s - first >= 2 && *first == '"' && s[-1] == '"') {
-        return (struct arg){ first + 1, (size_t)(s - first) - 2 };
+        return (struct arg){first + 1, (size_t)(s - first) - 2};
     }
-    return (struct arg){ first, (size_t)(s - first) };
+    return (struct arg){first, (size_t)(s - first)};
 }
 
 /* Puts arguments into a body: "\name", "\@", "\()". Other backslashes stay. */
-static int expand(struct assembler *as, const struct body *body, const char *const *names,
-    const struct arg *args, int count, struct body *ret)
-{
-    VEC(char) out = { 0 };
+static int expand(
+    struct assembler *as, const struct body *body, const char *const *names, const struct arg *args,
+    int count, struct body *ret) {
+    VEC(char) out = {0};
     for (size_t i = 0; i < body->size; i++) {
         char number[24];
-        struct arg put = { body->text + i, 1 };
+        struct arg put = {body->text + i, 1};
         const char *p = body->text + i + 1;
         size_t left = body->size - i - 1;
         size_t n = 0;
         if (*put.text == '\\' && left > 0 && *p == '@') {
-            put = (struct arg){ number, (size_t)snprintf(number, sizeof number, "%lld",
-                (long long)as->expansion_count) };
+            put = (struct arg){
+                number,
+                (size_t)snprintf(number, sizeof number, "%lld", (long long)as->expansion_count)};
             i++;
         } else if (*put.text == '\\' && left > 1 && p[0] == '(' && p[1] == ')') {
             put.size = 0;
@@ -250,26 +252,25 @@ static int expand(struct assembler *as, const struct body *body, const char *con
         }
         as->expanded_bytes += put.size;
         if (as->expanded_bytes > ASM_MAX_EXPANSION) {
-            return asm_fail(as->object, as->err, &as->at, "macros expand to more than %u bytes",
+            return asm_fail(
+                as->object, as->err, &as->at, "macros expand to more than %u bytes",
                 ASM_MAX_EXPANSION);
         }
         for (size_t k = 0; k < put.size; k++) {
             vec_push(as->arena, &out, put.text[k]);
         }
     }
-    *ret = (struct body){ out.data, out.len, body->line, body->column };
+    *ret = (struct body){out.data, out.len, body->line, body->column};
     return 0;
 }
 
 /* ---- repeats ---- */
 
-static const struct origin *frame_origin(const struct assembler *as)
-{
+static const struct origin *frame_origin(const struct assembler *as) {
     return as->frames.data[as->frames.len - 1].origin;
 }
 
-static int repeat(struct cursor *c)
-{
+static int repeat(struct cursor *c) {
     struct assembler *as = c->as;
     int64_t count;
     struct body body;
@@ -286,21 +287,20 @@ static int repeat(struct cursor *c)
     return r < 0 ? r : 1;
 }
 
-static int repeat_over(struct cursor *c)
-{
+static int repeat_over(struct cursor *c) {
     struct assembler *as = c->as;
     char name[NAME_MAX_CHARS];
     if (cursor_name(c, name, sizeof name) == 0) {
         return cursor_fail(c, "expected the name of the variable");
     }
-    const char *names[] = { name };
+    const char *names[] = {name};
     const char *values = cursor_take(c, ',') ? arena_strdup(as->arena, c->p) : "";
     struct body body;
     int r = read_body(as, false, &body);
     if (r < 0) {
         return r;
     }
-    VEC(char) out = { 0 };
+    VEC(char) out = {0};
     while (*values != '\0') {
         struct arg arg = cut_arg(&values, false);
         values += *values == ',';
@@ -322,11 +322,10 @@ static int repeat_over(struct cursor *c)
 
 /* ---- macros ---- */
 
-static int parse_param(struct cursor *c, struct macro_param *ret)
-{
+static int parse_param(struct cursor *c, struct macro_param *ret) {
     char name[NAME_MAX_CHARS];
     struct arena *a = c->as->arena;
-    *ret = (struct macro_param){ 0 };
+    *ret = (struct macro_param){0};
     if (cursor_name(c, name, sizeof name) == 0) {
         return cursor_fail(c, "expected the name of a parameter");
     }
@@ -346,8 +345,7 @@ static int parse_param(struct cursor *c, struct macro_param *ret)
     return 0;
 }
 
-static int define_macro(struct cursor *c)
-{
+static int define_macro(struct cursor *c) {
     struct assembler *as = c->as;
     char name[NAME_MAX_CHARS];
     if (cursor_name(c, name, sizeof name) == 0) {
@@ -387,8 +385,7 @@ static int define_macro(struct cursor *c)
     return 1;
 }
 
-static int find_param(const struct macro *m, const char *name, size_t n)
-{
+static int find_param(const struct macro *m, const char *name, size_t n) {
     for (int i = 0; i < m->param_count; i++) {
         if (strlen(m->params[i].name) == n && memcmp(m->params[i].name, name, n) == 0) {
             return i;
@@ -398,8 +395,7 @@ static int find_param(const struct macro *m, const char *name, size_t n)
 }
 
 /* Fills args[] from the call's text; a given argument has text != NULL. */
-static int read_args(struct cursor *c, const struct macro *m, const char *text, struct arg *args)
-{
+static int read_args(struct cursor *c, const struct macro *m, const char *text, struct arg *args) {
     int at = 0;
     while (*text != '\0') {
         size_t n = strspn(text, " \t");
@@ -408,7 +404,8 @@ static int read_args(struct cursor *c, const struct macro *m, const char *text, 
         int named = *after == '=' && after[1] != '=' ? find_param(m, text + n, name_size) : -1;
         int index = named >= 0 ? named : at++;
         if (index >= m->param_count) {
-            return cursor_fail(c, "macro %s takes at most %d argument%s", m->name, m->param_count,
+            return cursor_fail(
+                c, "macro %s takes at most %d argument%s", m->name, m->param_count,
                 m->param_count == 1 ? "" : "s");
         }
         text = named >= 0 ? after + 1 : text;
@@ -430,15 +427,14 @@ static int read_args(struct cursor *c, const struct macro *m, const char *text, 
     return 0;
 }
 
-int macro_call(struct cursor *c, const char *word)
-{
+int macro_call(struct cursor *c, const char *word) {
     struct assembler *as = c->as;
     uint32_t id = intern_find(&as->macro_names, word);
     if (id == INTERN_NONE) {
         return 0;
     }
     const struct macro *m = as->macros.data[id];
-    struct arg args[ASM_MAX_MACRO_ARGS] = { 0 };
+    struct arg args[ASM_MAX_MACRO_ARGS] = {0};
     const char *names[ASM_MAX_MACRO_ARGS];
     for (int i = 0; i < m->param_count; i++) {
         names[i] = m->params[i].name;
@@ -447,21 +443,20 @@ int macro_call(struct cursor *c, const char *word)
     if (r < 0) {
         return r;
     }
-    struct body body = { m->body, m->body_size, m->first_line, m->first_column };
+    struct body body = {m->body, m->body_size, m->first_line, m->first_column};
     r = expand(as, &body, names, args, m->param_count, &body);
     if (r < 0) {
         return r;
     }
     as->expansion_count++;
     struct origin *origin = ARENA_NEW(as->arena, struct origin);
-    *origin = (struct origin){ m->name, as->at.line, as->at.origin };
+    *origin = (struct origin){m->name, as->at.line, as->at.origin};
     r = push_frame(as, FRAME_MACRO, &body, 0, origin);
     return r < 0 ? r : 1;
 }
 
 /* .exitm: leaves the innermost macro with the repeats and conditions opened in it. */
-static int exit_macro(struct cursor *c)
-{
+static int exit_macro(struct cursor *c) {
     struct assembler *as = c->as;
     size_t i = as->frames.len;
     while (i > 0 && as->frames.data[i - 1].kind != FRAME_MACRO) {
@@ -475,8 +470,7 @@ static int exit_macro(struct cursor *c)
     return 1;
 }
 
-int macro_directive(struct cursor *c, const char *word)
-{
+int macro_directive(struct cursor *c, const char *word) {
     if (strcmp(word, ".if") == 0 || strcmp(word, ".ifdef") == 0 || strcmp(word, ".ifndef") == 0) {
         return open_condition(c, word);
     }

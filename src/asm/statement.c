@@ -8,32 +8,34 @@
 
 #define NAME_MAX_CHARS 128
 
-uint32_t symbol_id(struct assembler *as, const char *name)
-{
+uint32_t symbol_id(struct assembler *as, const char *name) {
     return intern_add(&as->object->names, name);
 }
 
-struct symbol *symbol_of(struct assembler *as, uint32_t id)
-{
+struct symbol *symbol_of(struct assembler *as, uint32_t id) {
     struct asm_object *object = as->object;
     while (object->symbols.len <= id) {
-        vec_push(as->arena, &object->symbols, (struct symbol){ 0 });
+        vec_push(as->arena, &object->symbols, (struct symbol){0});
     }
     return &object->symbols.data[id];
 }
 
-static int define_label(struct cursor *c, const char *name, const struct location *at)
-{
+static int define_label(struct cursor *c, const char *name, const struct location *at) {
     struct assembler *as = c->as;
     uint32_t id = symbol_id(as, name);
     struct symbol *s = symbol_of(as, id);
     if (s->kind != SYMBOL_UNDEFINED) {
-        return asm_fail(as->object, as->err, at, "'%s' is already defined at line %d", name,
+        return asm_fail(
+            as->object, as->err, at, "'%s' is already defined at line %d", name,
             s->defined_at.line);
     }
     struct expr *e = ARENA_NEW(as->arena, struct expr);
-    *e = (struct expr){ .op = EXPR_LOC, .k = (int64_t)section_now(as)->bytes.len,
-        .section = as->section, .symbol = id, .column = at->column };
+    *e = (struct expr){
+        .op = EXPR_LOC,
+        .k = (int64_t)section_now(as)->bytes.len,
+        .section = as->section,
+        .symbol = id,
+        .column = at->column};
     s->kind = SYMBOL_LABEL;
     s->value = e;
     s->defined_at = *at;
@@ -41,8 +43,7 @@ static int define_label(struct cursor *c, const char *name, const struct locatio
 }
 
 /* "1:" is the label "1#n" for the nth time; the symbol "1#" counts. */
-static int define_local(struct cursor *c, const char *digits, size_t n, const struct location *at)
-{
+static int define_local(struct cursor *c, const char *digits, size_t n, const struct location *at) {
     struct assembler *as = c->as;
     char *counter = arena_printf(as->arena, "%.*s#", (int)n, digits);
     struct symbol *s = symbol_of(as, symbol_id(as, counter));
@@ -53,8 +54,7 @@ static int define_local(struct cursor *c, const char *digits, size_t n, const st
 }
 
 /* Takes labels from the front of the statement. */
-static int take_labels(struct cursor *c, bool is_active)
-{
+static int take_labels(struct cursor *c, bool is_active) {
     for (;;) {
         cursor_blanks(c);
         const char *first = c->p;
@@ -83,8 +83,7 @@ static int take_labels(struct cursor *c, bool is_active)
     }
 }
 
-static int assign(struct cursor *c, const char *name, const struct location *at)
-{
+static int assign(struct cursor *c, const char *name, const struct location *at) {
     struct assembler *as = c->as;
     struct symbol *s = symbol_of(as, symbol_id(as, name));
     if (s->kind == SYMBOL_LABEL || strcmp(name, ".") == 0) {
@@ -115,8 +114,7 @@ static int assign(struct cursor *c, const char *name, const struct location *at)
 }
 
 /* ".set name, expr" after the word. */
-static int set_directive(struct cursor *c)
-{
+static int set_directive(struct cursor *c) {
     char name[NAME_MAX_CHARS];
     cursor_blanks(c);
     struct location at = cursor_at(c);
@@ -129,8 +127,7 @@ static int set_directive(struct cursor *c)
     return assign(c, name, &at);
 }
 
-static int global_directive(struct cursor *c)
-{
+static int global_directive(struct cursor *c) {
     char name[NAME_MAX_CHARS];
     do {
         if (cursor_name(c, name, sizeof name) == 0) {
@@ -141,8 +138,7 @@ static int global_directive(struct cursor *c)
     return cursor_end(c);
 }
 
-static int symbol_directive(struct cursor *c, const char *word)
-{
+static int symbol_directive(struct cursor *c, const char *word) {
     if (strcmp(word, ".set") == 0 || strcmp(word, ".equ") == 0) {
         int r = set_directive(c);
         return r < 0 ? r : 1;
@@ -154,8 +150,7 @@ static int symbol_directive(struct cursor *c, const char *word)
     return 0;
 }
 
-static int run_word(struct cursor *c, const char *word, const struct location *at)
-{
+static int run_word(struct cursor *c, const char *word, const struct location *at) {
     cursor_blanks(c);
     if (*c->p == '=' && c->p[1] != '=') {
         c->p++;
@@ -178,9 +173,8 @@ static int run_word(struct cursor *c, const char *word, const struct location *a
     return r < 0 ? r : 0;
 }
 
-int statement_run(struct assembler *as, const struct statement *st)
-{
-    struct cursor c = { .as = as, .p = st->text, .start = st->text };
+int statement_run(struct assembler *as, const struct statement *st) {
+    struct cursor c = {.as = as, .p = st->text, .start = st->text};
     bool is_active = macro_is_active(as);
     as->at = st->at;
     if (st->text[0] == '{' || st->text[0] == '}') {

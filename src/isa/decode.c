@@ -12,7 +12,7 @@ struct key {
 
 static const struct key keys[ISA_OP_COUNT] = {
 #define ISA_INSN(id, mnemonic, form, units, pipe, flags, match, mask, ...)                         \
-    [ISA_OP_##id] = { match, mask },
+    [ISA_OP_##id] = {match, mask},
 #include "isa/isa.def"
 #undef ISA_INSN
 };
@@ -30,8 +30,7 @@ static const uint16_t last_row[128] = {
 
 _Static_assert(ISA_OP_COUNT < UINT16_MAX, "row numbers fit last_row");
 
-static int find(uint32_t word, enum isa_unit unit)
-{
+static int find(uint32_t word, enum isa_unit unit) {
     uint32_t top = word >> 24 & 0x7f;
     for (int op = last_row[top]; op > 0 && (keys[op].match >> 24 & 0x7f) == top; op--) {
         if ((word & keys[op].mask) == keys[op].match &&
@@ -48,8 +47,7 @@ static int find(uint32_t word, enum isa_unit unit)
     return ISA_OP_NONE;
 }
 
-static int32_t operand_value(const struct isa_operand *o, uint32_t word)
-{
+static int32_t operand_value(const struct isa_operand *o, uint32_t word) {
     uint32_t v = 0;
     for (int p = 0; p < 3 && o->pieces[p].bits > 0; p++) {
         const struct isa_piece *piece = &o->pieces[p];
@@ -80,14 +78,13 @@ static int32_t operand_value(const struct isa_operand *o, uint32_t word)
     return (int32_t)v;
 }
 
-bool isa_decode(uint32_t word, enum isa_unit unit, struct insn *ret)
-{
+bool isa_decode(uint32_t word, enum isa_unit unit, struct insn *ret) {
     int op = find(word, unit);
     if (op == ISA_OP_NONE) {
         return false;
     }
     const struct isa_info *info = isa_info((enum isa_op)op);
-    *ret = (struct insn){ .op = (uint16_t)op };
+    *ret = (struct insn){.op = (uint16_t)op};
     ret->coissue = (info->flags & ISA_COISSUE) != 0 && word >> 31 != 0;
     for (int i = 0; i < info->operand_count; i++) {
         const struct isa_operand *o = &info->operands[i];

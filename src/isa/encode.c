@@ -5,9 +5,9 @@
 #include <inttypes.h>
 
 /* Range check of one operand; *ret_bits is the number to store. */
-static int operand_bits(const struct isa_info *info, const struct isa_operand *o, int32_t v,
-    uint32_t *ret_bits, struct err *err)
-{
+static int operand_bits(
+    const struct isa_info *info, const struct isa_operand *o, int32_t v, uint32_t *ret_bits,
+    struct err *err) {
     int64_t low = 0;
     int64_t high = (1ll << o->bits) - 1;
     int64_t step = 1;
@@ -33,7 +33,8 @@ static int operand_bits(const struct isa_info *info, const struct isa_operand *o
     case ISA_IZ: {
         int shift = 32 - o->bits;
         if (((uint32_t)v & ((1u << shift) - 1)) != 0) {
-            return err_set(err, ERR_ASM, "%s: operand %c is 0x%" PRIx32 ", the low %d bits must be 0",
+            return err_set(
+                err, ERR_ASM, "%s: operand %c is 0x%" PRIx32 ", the low %d bits must be 0",
                 info->mnemonic, o->letter, (uint32_t)v, shift);
         }
         *ret_bits = (uint32_t)v >> shift;
@@ -45,16 +46,18 @@ static int operand_bits(const struct isa_info *info, const struct isa_operand *o
         break;
     }
     if (v < low || v > high || v % step != 0) {
-        return err_set(err, ERR_ASM, "%s: operand %c is %" PRId32 ", must be %" PRId64 "..%" PRId64
-            "%s", info->mnemonic, o->letter, v, low, high,
-            step == 2 ? " and even" : step == 4 ? " and a multiple of 4" : "");
+        return err_set(
+            err, ERR_ASM, "%s: operand %c is %" PRId32 ", must be %" PRId64 "..%" PRId64 "%s",
+            info->mnemonic, o->letter, v, low, high,
+            step == 2   ? " and even"
+            : step == 4 ? " and a multiple of 4"
+                        : "");
     }
     *ret_bits = o->kind == ISA_ABS ? (uint32_t)v / 4 : (uint32_t)v;
     return 0;
 }
 
-int isa_encode(const struct insn *insn, uint32_t *ret_word, struct err *err)
-{
+int isa_encode(const struct insn *insn, uint32_t *ret_word, struct err *err) {
     const struct isa_info *info = isa_info((enum isa_op)insn->op);
     if (info == NULL) {
         return err_set(err, ERR_ASM, "instruction number %d does not exist", insn->op);
@@ -79,7 +82,6 @@ int isa_encode(const struct insn *insn, uint32_t *ret_word, struct err *err)
     return 0;
 }
 
-uint32_t isa_sendpicp_data(uint32_t xpic, uint32_t pic)
-{
+uint32_t isa_sendpicp_data(uint32_t xpic, uint32_t pic) {
     return (xpic & 0x3fff) << 18 | (pic & 0x3ffff);
 }

@@ -8,7 +8,7 @@
  * two words, main lane first, with bit 31 set in both. The one instruction of two words is
  * sendpicp: its second word is data (struct insn carries the first; isa_words() says 2).
  *
- * Operands are named by the letters a..e of the encoding, as in the fact sheet's isa.tsv:
+ * Operands are named by the letters a..e of the encoding, as in isa.def:
  * insn.v[0] is letter a, v[1] letter b, and so on. Values are register numbers, the immediate as
  * written in assembly (absolute targets in bytes; zi12*4 and friends in units), or a CSR number.
  *
@@ -60,13 +60,13 @@ enum isa_kind {
     ISA_A,      /* $aN */
     ISA_A_PAIR,
     ISA_A_QUAD,
-    ISA_A_B,    /* $aN:B  f32 broadcast */
-    ISA_A_BL,   /* $aN:BL low half broadcast */
-    ISA_A_BU,   /* $aN:BU high half broadcast */
-    ISA_ZI,     /* unsigned immediate */
-    ISA_SI,     /* two's complement immediate */
-    ISA_IZ,     /* top bits of a 32-bit value; the value is held shifted (v = bits << (32-n)) */
-    ISA_ABS,    /* absolute byte address, encoded / 4 */
+    ISA_A_B,  /* $aN:B  f32 broadcast */
+    ISA_A_BL, /* $aN:BL low half broadcast */
+    ISA_A_BU, /* $aN:BU high half broadcast */
+    ISA_ZI,   /* unsigned immediate */
+    ISA_SI,   /* two's complement immediate */
+    ISA_IZ,   /* top bits of a 32-bit value; the value is held shifted (v = bits << (32-n)) */
+    ISA_ABS,  /* absolute byte address, encoded / 4 */
 };
 
 /* One run of an operand's bits: bits v_lo .. v_lo + bits - 1 of the stored number lie from bit `at`
@@ -76,14 +76,14 @@ struct isa_piece {
 };
 
 struct isa_operand {
-    char letter;         /* 'a'..'e' */
-    uint8_t kind;        /* enum isa_kind */
-    uint8_t bits;        /* width of an immediate, else 4 (register) */
-    uint8_t scale;       /* bytes per unit as the fact sheet says (*S), 1 when none */
-    bool is_written;     /* letter in the writes column */
-    bool is_read;        /* false for a pure destination */
-    const char *suffix;  /* mandatory text after the register: "", "+=", "++", ">>", "@" */
-    const char *meaning; /* "csr", "rpt", "stride", "rnd", "synczone", "sctl", ... or "" */
+    char letter;                /* 'a'..'e' */
+    uint8_t kind;               /* enum isa_kind */
+    uint8_t bits;               /* width of an immediate, else 4 (register) */
+    uint8_t scale;              /* bytes per unit of an offset or step, 1 when none */
+    bool is_written;            /* letter in the writes column */
+    bool is_read;               /* false for a pure destination */
+    const char *suffix;         /* mandatory text after the register: "", "+=", "++", ">>", "@" */
+    const char *meaning;        /* "csr", "rpt", "stride", "rnd", "synczone", "sctl", ... or "" */
     struct isa_piece pieces[3]; /* ends at the first with bits == 0 */
 };
 
@@ -99,16 +99,15 @@ struct isa_info {
 };
 
 struct insn {
-    uint16_t op;     /* enum isa_op */
-    bool coissue;    /* bit 31 of a co-issuable form */
+    uint16_t op;                 /* enum isa_op */
+    bool coissue;                /* bit 31 of a co-issuable form */
     int32_t v[ISA_MAX_OPERANDS]; /* by letter: v[0] = a */
 };
 
 const struct isa_info *isa_info(enum isa_op op); /* valid for 1..ISA_OP_COUNT-1 */
 /* Words the instruction occupies: 2 for sendpicp, else 1. */
 int isa_words(enum isa_op op);
-/* False when the word is no instruction of that unit. Wrong low bits of pairs and quads are cleared,
- * bits that the form ignores are not looked at. */
+/* False when the word is no instruction of that unit. Low bits of pairs and quads are cleared. */
 bool isa_decode(uint32_t word, enum isa_unit unit, struct insn *ret);
 /* -ERR_ASM when an operand does not fit; the text names it and its range. */
 int isa_encode(const struct insn *insn, uint32_t *ret_word, struct err *err);
@@ -140,12 +139,12 @@ enum isa_arg_type {
 struct isa_arg {
     uint8_t type; /* enum isa_arg_type */
     uint8_t first, count;
-    char suffix[3];    /* "", "B", "BL", "BU", "+=", "++", ">>", "@" */
-    bool is_open;      /* ISA_ARG_NUMBER not known yet: fits every immediate, v[] gets 0 */
+    char suffix[3]; /* "", "B", "BL", "BU", "+=", "++", ">>", "@" */
+    bool is_open;   /* ISA_ARG_NUMBER not known yet: fits every immediate, v[] gets 0 */
     int64_t value;
 };
 
-#define ISA_MAX_ARGS 8
+#define ISA_MAX_ARGS     8
 #define ISA_MNEMONIC_MAX 24 /* with the final 0 */
 
 /* A register as in "$m0", "$a0:3", "$a2:BL", "$m4+=", "$ap1", "$azeros", "$FP_CTL", "$CWEI_0_1".
@@ -155,7 +154,8 @@ size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct
 /* Picks the form of a mnemonic (or alias) that takes these operands and fills insn. On failure the
  * text says why and *ret_bad is the operand at fault, -1 for the mnemonic or the number of
  * operands. ret_bad may not be NULL. */
-int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
+int isa_select(
+    const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
     struct insn *ret, int *ret_bad, struct err *err);
 
 /* Control and status registers, by the vendor's names without '$' ("WSR", "INCOMING_MUX").

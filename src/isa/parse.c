@@ -9,8 +9,7 @@
 
 #define NAME_MAX_CHARS 32
 
-static size_t name_length(const char *text, size_t n)
-{
+static size_t name_length(const char *text, size_t n) {
     size_t len = 0;
     while (len < n && (isalnum((unsigned char)text[len]) || text[len] == '_')) {
         len++;
@@ -19,8 +18,7 @@ static size_t name_length(const char *text, size_t n)
 }
 
 /* Decimal of at most two digits; -1 when the text is none. */
-static int small_number(const char *text, size_t n)
-{
+static int small_number(const char *text, size_t n) {
     if (n == 0 || n > 2 || !isdigit((unsigned char)text[0]) ||
         (n == 2 && !isdigit((unsigned char)text[1]))) {
         return -1;
@@ -28,17 +26,20 @@ static int small_number(const char *text, size_t n)
     return n == 1 ? text[0] - '0' : (text[0] - '0') * 10 + (text[1] - '0');
 }
 
-static bool named_register(const char *name, struct isa_arg *ret)
-{
+static bool named_register(const char *name, struct isa_arg *ret) {
     static const struct {
         const char *name;
         uint8_t type, first, count;
     } names[] = {
-        { "bp", ISA_ARG_M, 8, 1 },           { "fp", ISA_ARG_M, 9, 1 },
-        { "lr", ISA_ARG_M, 10, 1 },          { "sp", ISA_ARG_M, 11, 1 },
-        { "mworker_base", ISA_ARG_M, 12, 1 }, { "mvertex_base", ISA_ARG_M, 13, 1 },
-        { "mzero", ISA_ARG_M, 15, 1 },       { "azero", ISA_ARG_A, 15, 1 },
-        { "azeros", ISA_ARG_A, 14, 2 },
+        {"bp", ISA_ARG_M, 8, 1},
+        {"fp", ISA_ARG_M, 9, 1},
+        {"lr", ISA_ARG_M, 10, 1},
+        {"sp", ISA_ARG_M, 11, 1},
+        {"mworker_base", ISA_ARG_M, 12, 1},
+        {"mvertex_base", ISA_ARG_M, 13, 1},
+        {"mzero", ISA_ARG_M, 15, 1},
+        {"azero", ISA_ARG_A, 15, 1},
+        {"azeros", ISA_ARG_A, 14, 2},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(name, names[i].name) == 0) {
@@ -51,8 +52,7 @@ static bool named_register(const char *name, struct isa_arg *ret)
     return false;
 }
 
-static bool numbered_register(const char *name, size_t n, struct isa_arg *ret)
-{
+static bool numbered_register(const char *name, size_t n, struct isa_arg *ret) {
     int width = 1;
     size_t prefix = 1;
     if (n > 2 && name[1] == 'p') {
@@ -72,8 +72,7 @@ static bool numbered_register(const char *name, size_t n, struct isa_arg *ret)
     return true;
 }
 
-static bool control_register(const char *name, enum isa_unit unit, struct isa_arg *ret)
-{
+static bool control_register(const char *name, enum isa_unit unit, struct isa_arg *ret) {
     unsigned row, column;
     int used = 0;
     if (sscanf(name, "CWEI_%2u_%1u%n", &row, &column, &used) == 2 && name[used] == '\0' &&
@@ -88,8 +87,7 @@ static bool control_register(const char *name, enum isa_unit unit, struct isa_ar
 }
 
 /* ":3", ":BL" after a single register; returns the characters used. */
-static size_t register_range(const char *text, size_t n, struct isa_arg *ret)
-{
+static size_t register_range(const char *text, size_t n, struct isa_arg *ret) {
     if (n < 2 || text[0] != ':' || ret->count != 1) {
         return 0;
     }
@@ -107,10 +105,9 @@ static size_t register_range(const char *text, size_t n, struct isa_arg *ret)
     return 0;
 }
 
-size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct isa_arg *ret)
-{
+size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct isa_arg *ret) {
     char name[NAME_MAX_CHARS];
-    struct isa_arg arg = { 0 };
+    struct isa_arg arg = {0};
     if (n < 2 || text[0] != '$') {
         return 0;
     }
@@ -129,7 +126,7 @@ size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct
         return used;
     }
     used += register_range(text + used, n - used, &arg);
-    static const char suffixes[][3] = { "+=", "++", ">>", "@" };
+    static const char suffixes[][3] = {"+=", "++", ">>", "@"};
     for (size_t i = 0; i < 4 && arg.suffix[0] == '\0'; i++) {
         size_t suffix_len = strlen(suffixes[i]);
         if (n - used >= suffix_len && memcmp(text + used, suffixes[i], suffix_len) == 0) {
@@ -141,36 +138,32 @@ size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct
     return used;
 }
 
-static const char *skip_blanks(const char *p)
-{
+static const char *skip_blanks(const char *p) {
     while (*p == ' ' || *p == '\t') {
         p++;
     }
     return p;
 }
 
-static int fail_at(const char *text, const char *p, struct err *err, const char *expected)
-{
+static int fail_at(const char *text, const char *p, struct err *err, const char *expected) {
     char where[32];
     snprintf(where, sizeof where, "column %d", (int)(p - text) + 1);
     return err_at(err, ERR_ASM, where, "expected %s", expected);
 }
 
 /* One operand: a register or a number. Returns the text after it, NULL when it is neither. */
-static const char *parse_arg(const char *p, enum isa_unit unit, struct isa_arg *ret)
-{
+static const char *parse_arg(const char *p, enum isa_unit unit, struct isa_arg *ret) {
     if (*p == '$') {
         size_t used = isa_parse_register(p, strlen(p), unit, ret);
         return used > 0 ? p + used : NULL;
     }
     char *end;
-    *ret = (struct isa_arg){ .type = ISA_ARG_NUMBER };
+    *ret = (struct isa_arg){.type = ISA_ARG_NUMBER};
     ret->value = strtoll(p, &end, 0);
     return end != p ? end : NULL;
 }
 
-int isa_parse(const char *text, enum isa_unit unit, struct insn *ret, struct err *err)
-{
+int isa_parse(const char *text, enum isa_unit unit, struct insn *ret, struct err *err) {
     char mnemonic[ISA_MNEMONIC_MAX];
     struct isa_arg args[ISA_MAX_ARGS];
     const char *starts[ISA_MAX_ARGS + 1];

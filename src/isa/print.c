@@ -13,8 +13,7 @@ struct out {
     size_t len; /* what the whole text needs */
 };
 
-static void put(struct out *out, const char *text)
-{
+static void put(struct out *out, const char *text) {
     for (; *text != '\0'; text++) {
         if (out->len + 1 < out->size) {
             out->buf[out->len] = *text;
@@ -23,11 +22,11 @@ static void put(struct out *out, const char *text)
     }
 }
 
-const char *isa_forced_suffix(const struct insn *insn)
-{
+const char *isa_forced_suffix(const struct insn *insn) {
     const struct isa_info *info = isa_info((enum isa_op)insn->op);
     enum isa_op forms[8];
-    int form_count = isa_forms(info->mnemonic, (enum isa_unit)(info->units & -info->units), forms, 8);
+    int form_count =
+        isa_forms(info->mnemonic, (enum isa_unit)(info->units & -info->units), forms, 8);
     const struct isa_operand *o = NULL;
     for (int i = 0; i < info->operand_count; i++) {
         if (info->operands[i].kind == ISA_ZI || info->operands[i].kind == ISA_IZ) {
@@ -50,17 +49,15 @@ const char *isa_forced_suffix(const struct insn *insn)
     return "";
 }
 
-static void put_register(struct out *out, const struct isa_operand *o, int number)
-{
+static void put_register(struct out *out, const struct isa_operand *o, int number) {
     static const struct {
         char file;
         uint8_t count;
         const char *broadcast;
     } shapes[] = {
-        [ISA_M] = { 'm', 1, "" },       [ISA_M_PAIR] = { 'm', 2, "" },
-        [ISA_A] = { 'a', 1, "" },       [ISA_A_PAIR] = { 'a', 2, "" },
-        [ISA_A_QUAD] = { 'a', 4, "" },  [ISA_A_B] = { 'a', 1, ":B" },
-        [ISA_A_BL] = { 'a', 1, ":BL" }, [ISA_A_BU] = { 'a', 1, ":BU" },
+        [ISA_M] = {'m', 1, ""},       [ISA_M_PAIR] = {'m', 2, ""},  [ISA_A] = {'a', 1, ""},
+        [ISA_A_PAIR] = {'a', 2, ""},  [ISA_A_QUAD] = {'a', 4, ""},  [ISA_A_B] = {'a', 1, ":B"},
+        [ISA_A_BL] = {'a', 1, ":BL"}, [ISA_A_BU] = {'a', 1, ":BU"},
     };
     char text[40];
     snprintf(text, sizeof text, "$%c%d", shapes[o->kind].file, number);
@@ -75,8 +72,8 @@ static void put_register(struct out *out, const struct isa_operand *o, int numbe
 
 /* unit 0 prints control registers as numbers. */
 static void put_operand(
-    struct out *out, const struct isa_info *info, const struct isa_operand *o, int32_t v, int unit)
-{
+    struct out *out, const struct isa_info *info, const struct isa_operand *o, int32_t v,
+    int unit) {
     char text[40];
     if (o->kind < ISA_ZI) {
         put_register(out, o, v);
@@ -99,9 +96,8 @@ static void put_operand(
     put(out, text);
 }
 
-static int print(const struct insn *insn, int unit, char *buf, size_t n)
-{
-    struct out out = { .buf = buf, .size = n };
+static int print(const struct insn *insn, int unit, char *buf, size_t n) {
+    struct out out = {.buf = buf, .size = n};
     const struct isa_info *info = isa_info((enum isa_op)insn->op);
     if (info == NULL) {
         put(&out, "?");
@@ -120,12 +116,10 @@ static int print(const struct insn *insn, int unit, char *buf, size_t n)
     return (int)out.len;
 }
 
-int isa_print(const struct insn *insn, char *buf, size_t n)
-{
+int isa_print(const struct insn *insn, char *buf, size_t n) {
     return print(insn, 0, buf, n);
 }
 
-int isa_print_named(const struct insn *insn, enum isa_unit unit, char *buf, size_t n)
-{
+int isa_print_named(const struct insn *insn, enum isa_unit unit, char *buf, size_t n) {
     return print(insn, (int)unit, buf, n);
 }

@@ -20,30 +20,26 @@ struct request {
     int forced_kind; /* enum isa_kind, -1 when free */
 };
 
-static struct isa_arg reg(enum isa_arg_type type, int first, int count)
-{
-    return (struct isa_arg){ .type = (uint8_t)type, .first = (uint8_t)first,
-        .count = (uint8_t)count };
+static struct isa_arg reg(enum isa_arg_type type, int first, int count) {
+    return (struct isa_arg){
+        .type = (uint8_t)type, .first = (uint8_t)first, .count = (uint8_t)count};
 }
 
-static struct isa_arg number(int64_t value)
-{
-    return (struct isa_arg){ .type = ISA_ARG_NUMBER, .value = value };
+static struct isa_arg number(int64_t value) {
+    return (struct isa_arg){.type = ISA_ARG_NUMBER, .value = value};
 }
 
-static bool is_reg(const struct isa_arg *arg, enum isa_arg_type type, int count)
-{
+static bool is_reg(const struct isa_arg *arg, enum isa_arg_type type, int count) {
     return arg->type == type && arg->count == count && arg->suffix[0] == '\0';
 }
 
-static void rename_to(struct request *q, const char *mnemonic)
-{
+static void rename_to(struct request *q, const char *mnemonic) {
     snprintf(q->mnemonic, sizeof q->mnemonic, "%s", mnemonic);
 }
 
-static void set_args(struct request *q, const char *mnemonic, int n, struct isa_arg a,
-    struct isa_arg b, struct isa_arg c)
-{
+static void set_args(
+    struct request *q, const char *mnemonic, int n, struct isa_arg a, struct isa_arg b,
+    struct isa_arg c) {
     rename_to(q, mnemonic);
     q->args[0] = a;
     q->args[1] = b;
@@ -52,9 +48,8 @@ static void set_args(struct request *q, const char *mnemonic, int n, struct isa_
 }
 
 /* mov and zero: by register file and width. */
-static void rewrite_move(struct request *q)
-{
-    const struct isa_arg none = { 0 };
+static void rewrite_move(struct request *q) {
+    const struct isa_arg none = {0};
     struct isa_arg d = q->args[0];
     struct isa_arg s = q->args[1];
     bool is_zero = strcmp(q->mnemonic, "zero") == 0 && q->arg_count == 1;
@@ -74,18 +69,16 @@ static void rewrite_move(struct request *q)
     }
 }
 
-static void rewrite_suffix(struct request *q)
-{
+static void rewrite_suffix(struct request *q) {
     static const struct {
         const char *name, *mnemonic;
         int kind;
     } forced[] = {
-        { "adds", "add", ISA_SI }, { "addz", "add", ISA_ZI },
-        { "cmpeqs", "cmpeq", ISA_SI }, { "cmpeqz", "cmpeq", ISA_ZI },
-        { "maxs", "max", ISA_SI }, { "maxz", "max", ISA_ZI },
-        { "mins", "min", ISA_SI }, { "minz", "min", ISA_ZI },
-        { "subs", "sub", ISA_SI }, { "subz", "sub", ISA_ZI },
-        { "oriz", "or", ISA_IZ }, { "andiz", "and", ISA_IZ }, { "andciz", "andc", ISA_IZ },
+        {"adds", "add", ISA_SI},     {"addz", "add", ISA_ZI}, {"cmpeqs", "cmpeq", ISA_SI},
+        {"cmpeqz", "cmpeq", ISA_ZI}, {"maxs", "max", ISA_SI}, {"maxz", "max", ISA_ZI},
+        {"mins", "min", ISA_SI},     {"minz", "min", ISA_ZI}, {"subs", "sub", ISA_SI},
+        {"subz", "sub", ISA_ZI},     {"oriz", "or", ISA_IZ},  {"andiz", "and", ISA_IZ},
+        {"andciz", "andc", ISA_IZ},
     };
     for (size_t i = 0; i < sizeof forced / sizeof forced[0]; i++) {
         if (strcmp(q->mnemonic, forced[i].name) == 0) {
@@ -96,9 +89,8 @@ static void rewrite_suffix(struct request *q)
     }
 }
 
-static void rewrite_alias(struct request *q)
-{
-    const struct isa_arg none = { 0 };
+static void rewrite_alias(struct request *q) {
+    const struct isa_arg none = {0};
     const char *m = q->mnemonic;
     int n = q->arg_count;
     if (strcmp(m, "nop") == 0 && n == 0) {
@@ -119,9 +111,10 @@ static void rewrite_alias(struct request *q)
         rename_to(q, "f16v4sisoamp");
     } else if (strcmp(m, "f16v4sisov2slic") == 0) {
         rename_to(q, "f16v4sisoslic");
-    } else if (strcmp(m, "sub") == 0 && n == 3 && q->args[1].type == ISA_ARG_M &&
-        q->args[2].type == ISA_ARG_NUMBER && !q->args[2].is_open &&
-        q->args[2].value > INT32_MIN && q->args[2].value <= INT32_MAX) {
+    } else if (
+        strcmp(m, "sub") == 0 && n == 3 && q->args[1].type == ISA_ARG_M &&
+        q->args[2].type == ISA_ARG_NUMBER && !q->args[2].is_open && q->args[2].value > INT32_MIN &&
+        q->args[2].value <= INT32_MAX) {
         rename_to(q, "add");
         q->args[2].value = -q->args[2].value;
     } else if (strcmp(m, "mov") == 0 || strcmp(m, "zero") == 0) {
@@ -131,27 +124,26 @@ static void rewrite_alias(struct request *q)
     }
 }
 
-static bool matches_register(const struct isa_operand *o, const struct isa_arg *arg)
-{
+static bool matches_register(const struct isa_operand *o, const struct isa_arg *arg) {
     static const struct {
         uint8_t type, count;
         const char *broadcast;
     } shapes[] = {
-        [ISA_M] = { ISA_ARG_M, 1, "" },       [ISA_M_PAIR] = { ISA_ARG_M, 2, "" },
-        [ISA_A] = { ISA_ARG_A, 1, "" },       [ISA_A_PAIR] = { ISA_ARG_A, 2, "" },
-        [ISA_A_QUAD] = { ISA_ARG_A, 4, "" },  [ISA_A_B] = { ISA_ARG_A, 1, "B" },
-        [ISA_A_BL] = { ISA_ARG_A, 1, "BL" }, [ISA_A_BU] = { ISA_ARG_A, 1, "BU" },
+        [ISA_M] = {ISA_ARG_M, 1, ""},      [ISA_M_PAIR] = {ISA_ARG_M, 2, ""},
+        [ISA_A] = {ISA_ARG_A, 1, ""},      [ISA_A_PAIR] = {ISA_ARG_A, 2, ""},
+        [ISA_A_QUAD] = {ISA_ARG_A, 4, ""}, [ISA_A_B] = {ISA_ARG_A, 1, "B"},
+        [ISA_A_BL] = {ISA_ARG_A, 1, "BL"}, [ISA_A_BU] = {ISA_ARG_A, 1, "BU"},
     };
     const char *suffix = o->suffix[0] != '\0' ? o->suffix : shapes[o->kind].broadcast;
     return arg->type == shapes[o->kind].type && arg->count == shapes[o->kind].count &&
-        arg->first % shapes[o->kind].count == 0 && arg->first < 16 &&
-        strcmp(arg->suffix, suffix) == 0;
+           arg->first % shapes[o->kind].count == 0 && arg->first < 16 &&
+           strcmp(arg->suffix, suffix) == 0;
 }
 
 /* An immediate that fits, as the value for v[]. */
-static bool matches_immediate(const struct isa_info *info, const struct isa_operand *o,
-    const struct isa_arg *arg, int32_t *ret_value)
-{
+static bool matches_immediate(
+    const struct isa_info *info, const struct isa_operand *o, const struct isa_arg *arg,
+    int32_t *ret_value) {
     int64_t v = arg->value;
     bool is_csr = strcmp(o->meaning, "csr") == 0;
     if (arg->type == ISA_ARG_CSR) {
@@ -161,7 +153,8 @@ static bool matches_immediate(const struct isa_info *info, const struct isa_oper
     }
     if (arg->type == ISA_ARG_CWEI) {
         *ret_value = (int32_t)v;
-        return strcmp(info->mnemonic, "ld64putcs") == 0 || strcmp(info->mnemonic, "ld128putcs") == 0;
+        return strcmp(info->mnemonic, "ld64putcs") == 0 ||
+               strcmp(info->mnemonic, "ld128putcs") == 0;
     }
     if (arg->type != ISA_ARG_NUMBER) {
         return false;
@@ -186,19 +179,25 @@ static bool matches_immediate(const struct isa_info *info, const struct isa_oper
 }
 
 /* Operand as a message names it. */
-static void describe(const struct isa_info *info, const struct isa_operand *o, char *buf, size_t n)
-{
+static void
+describe(const struct isa_info *info, const struct isa_operand *o, char *buf, size_t n) {
     static const char *const registers[] = {
-        [ISA_M] = "$mN", [ISA_M_PAIR] = "$mN:N+1 (N even)", [ISA_A] = "$aN",
-        [ISA_A_PAIR] = "$aN:N+1 (N even)", [ISA_A_QUAD] = "$aN:N+3 (N a multiple of 4)",
-        [ISA_A_B] = "$aN:B", [ISA_A_BL] = "$aN:BL", [ISA_A_BU] = "$aN:BU",
+        [ISA_M] = "$mN",
+        [ISA_M_PAIR] = "$mN:N+1 (N even)",
+        [ISA_A] = "$aN",
+        [ISA_A_PAIR] = "$aN:N+1 (N even)",
+        [ISA_A_QUAD] = "$aN:N+3 (N a multiple of 4)",
+        [ISA_A_B] = "$aN:B",
+        [ISA_A_BL] = "$aN:BL",
+        [ISA_A_BU] = "$aN:BU",
     };
     int64_t limit = 1ll << o->bits;
     if (o->kind < ISA_ZI) {
-        snprintf(buf, n, "%s%s%s", registers[o->kind], o->suffix[0] != '\0' ? " with " : "",
-            o->suffix);
+        snprintf(
+            buf, n, "%s%s%s", registers[o->kind], o->suffix[0] != '\0' ? " with " : "", o->suffix);
     } else if (strcmp(o->meaning, "csr") == 0) {
-        snprintf(buf, n, "%s control register or 0..255",
+        snprintf(
+            buf, n, "%s control register or 0..255",
             info->mnemonic[0] == 'u' ? "an upper worker" : "a");
     } else if (o->kind == ISA_SI) {
         snprintf(buf, n, "%" PRId64 "..%" PRId64, -limit / 2, limit / 2 - 1);
@@ -212,11 +211,10 @@ static void describe(const struct isa_info *info, const struct isa_operand *o, c
 }
 
 /* An access `ld32 $m1, $m2, 0` leaves out its delta $mzero. */
-static bool may_omit_delta(const struct isa_info *info)
-{
+static bool may_omit_delta(const struct isa_info *info) {
     return (info->flags & (ISA_LOAD | ISA_STORE)) != 0 && info->operand_count == 4 &&
-        info->operands[2].letter == 'b' && info->operands[2].kind == ISA_M &&
-        info->operands[2].suffix[0] == '\0' && info->operands[3].kind == ISA_ZI;
+           info->operands[2].letter == 'b' && info->operands[2].kind == ISA_M &&
+           info->operands[2].suffix[0] == '\0' && info->operands[3].kind == ISA_ZI;
 }
 
 struct match {
@@ -226,11 +224,10 @@ struct match {
 };
 
 /* Matches one form; true when all operands fit. */
-static bool match_form(const struct request *q, enum isa_op op, struct match *ret)
-{
+static bool match_form(const struct request *q, enum isa_op op, struct match *ret) {
     const struct isa_info *info = isa_info(op);
     int gap = q->arg_count == info->operand_count - 1 && may_omit_delta(info) ? 2 : -1;
-    *ret = (struct match){ .insn.op = (uint16_t)op };
+    *ret = (struct match){.insn.op = (uint16_t)op};
     int at = 0;
     for (int i = 0; i < info->operand_count; i++) {
         const struct isa_operand *o = &info->operands[i];
@@ -257,21 +254,21 @@ static bool match_form(const struct request *q, enum isa_op op, struct match *re
     return q->forced_kind < 0 || ret->rank > 0;
 }
 
-static int fail_mnemonic(const char *mnemonic, enum isa_unit unit, struct err *err)
-{
+static int fail_mnemonic(const char *mnemonic, enum isa_unit unit, struct err *err) {
     enum isa_op forms[MAX_FORMS];
     enum isa_unit other = unit == ISA_WORKER ? ISA_SUPERVISOR : ISA_WORKER;
     if (isa_forms(mnemonic, other, forms, MAX_FORMS) > 0) {
-        return err_set(err, ERR_ASM, "'%s' is no instruction of a %s", mnemonic,
+        return err_set(
+            err, ERR_ASM, "'%s' is no instruction of a %s", mnemonic,
             unit == ISA_WORKER ? "worker" : "supervisor");
     }
     return err_set(err, ERR_ASM, "unknown instruction '%s'", mnemonic);
 }
 
 /* Says what was expected at the furthest operand that any form reached. */
-static int fail_operands(const struct request *q, const enum isa_op *forms, int form_count,
-    int *ret_bad, struct err *err)
-{
+static int fail_operands(
+    const struct request *q, const enum isa_op *forms, int form_count, int *ret_bad,
+    struct err *err) {
     int furthest = -1;
     int wanted = 0;
     char expected[400] = "";
@@ -300,17 +297,18 @@ static int fail_operands(const struct request *q, const enum isa_op *forms, int 
     }
     *ret_bad = furthest;
     if (furthest < 0) {
-        return err_set(err, ERR_ASM, "%s takes %d operand%s, got %d", q->mnemonic, wanted,
+        return err_set(
+            err, ERR_ASM, "%s takes %d operand%s, got %d", q->mnemonic, wanted,
             wanted == 1 ? "" : "s", q->arg_count);
     }
-    return err_set(err, ERR_ASM, "operand %d of %s: expected %s", furthest + 1, q->mnemonic,
-        expected);
+    return err_set(
+        err, ERR_ASM, "operand %d of %s: expected %s", furthest + 1, q->mnemonic, expected);
 }
 
-int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
-    struct insn *ret, int *ret_bad, struct err *err)
-{
-    struct request q = { .arg_count = arg_count, .forced_kind = -1 };
+int isa_select(
+    const char *mnemonic, enum isa_unit unit, const struct isa_arg *args, int arg_count,
+    struct insn *ret, int *ret_bad, struct err *err) {
+    struct request q = {.arg_count = arg_count, .forced_kind = -1};
     enum isa_op forms[MAX_FORMS];
     *ret_bad = -1;
     if (strlen(mnemonic) >= sizeof q.mnemonic || arg_count > ISA_MAX_ARGS) {
@@ -326,7 +324,7 @@ int isa_select(const char *mnemonic, enum isa_unit unit, const struct isa_arg *a
         return fail_mnemonic(mnemonic, unit, err);
     }
     form_count = form_count < MAX_FORMS ? form_count : MAX_FORMS;
-    struct match best = { .rank = 9 };
+    struct match best = {.rank = 9};
     for (int f = 0; f < form_count; f++) {
         const struct isa_info *info = isa_info(forms[f]);
         struct match match;

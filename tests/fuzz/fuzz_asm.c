@@ -8,8 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void list_segments(const struct asm_image *image, enum isa_unit unit)
-{
+static void list_segments(const struct asm_image *image, enum isa_unit unit) {
     char *text = NULL;
     size_t text_size = 0;
     FILE *out = open_memstream(&text, &text_size);
@@ -27,21 +26,20 @@ static void list_segments(const struct asm_image *image, enum isa_unit unit)
     free(text);
 }
 
-static void assemble(const uint8_t *data, size_t size, enum isa_unit unit, struct arena *a)
-{
-    struct asm_source source = { "fuzz.S", (const char *)data, size };
-    struct asm_def defs[] = { { "N", 3 } };
-    struct asm_placement places[] = { { ".text", 0x4c000, 0x80000 }, { ".data", 0x80000, 0 } };
+static void assemble(const uint8_t *data, size_t size, enum isa_unit unit, struct arena *a) {
+    struct asm_source source = {"fuzz.S", (const char *)data, size};
+    struct asm_def defs[] = {{"N", 3}};
+    struct asm_placement places[] = {{".text", 0x4c000, 0x80000}, {".data", 0x80000, 0}};
     struct asm_object *object;
     struct asm_image *image;
-    struct err err = { 0 };
+    struct err err = {0};
     if (asm_assemble(&source, unit, defs, 1, a, &object, &err) < 0) {
         if (err.where[0] == '\0' || err.text[0] == '\0') {
             abort();
         }
         return;
     }
-    const struct asm_object *objects[] = { object };
+    const struct asm_object *objects[] = {object};
     if (asm_link(objects, 1, places, 2, NULL, 0, a, &image, &err) == 0) {
         list_segments(image, unit);
     } else if (err.text[0] == '\0') {
@@ -49,8 +47,7 @@ static void assemble(const uint8_t *data, size_t size, enum isa_unit unit, struc
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (int unit = ISA_SUPERVISOR; unit <= ISA_WORKER; unit++) {
         struct arena a;
         arena_init(&a, 256u << 20);
