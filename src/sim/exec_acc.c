@@ -1,4 +1,4 @@
-/* Accumulator instructions other than the matrix engine (isa-semantics 2.2, 2.9). A product is
+/* Accumulator instructions other than the matrix engine (tile fact sheet 2.2, 2.9). A product is
  * rounded to single before it is added: nothing here is fused, except that dot products and mix
  * round their exact sum once. New accumulators are computed into locals and written after the
  * trap decision. */
@@ -7,7 +7,8 @@
 
 /* Ends an accumulate into even[0..n-1]. An accumulator that overflows raises nothing now; the
  * flag comes when the infinity is read. `read` has the flags of results read on the way. */
-static int put_even(struct context *c, struct fp *f, const struct fp *read, const uint32_t *v, int n)
+static int put_even(struct context *c, struct fp *f, const struct fp *read, const uint32_t *v,
+    int n)
 {
     int fault;
 
@@ -82,7 +83,7 @@ EXEC(f16v4cmac_aaan)
     return put_even(c, &f, NULL, v, 2);
 }
 
-/* ---- accumulate vectors ------------------------------------------------------------------------- */
+/* ---- accumulate vectors ---------------------------------------------------------------------- */
 
 static uint32_t half_single(struct fp *f, uint32_t h)
 {
@@ -146,7 +147,7 @@ SINGLES(f32v4acc_aaan, f32_add)
 SINGLES(f32v4absacc_aaan, absacc_single)
 SINGLES(f32v4sqacc_aaan, sqacc_single)
 
-/* ---- reading accumulators ------------------------------------------------------------------------ */
+/* ---- reading accumulators -------------------------------------------------------------------- */
 
 /* An infinity is an overflow when it is read, whatever made it. */
 uint32_t acc_read_single(struct fp *f, uint32_t acc)
@@ -231,7 +232,7 @@ EXEC(f16v4mix_aaan)
     return fault;
 }
 
-/* ---- gina: read the head of a chain of four pairs, shift, append the inputs ------------------------ */
+/* ---- gina: read the head of a chain of four pairs, shift, append the inputs ------------------ */
 
 /* Immediate: bit 0 the odd accumulators, bit 1 the second set (named assumption gina-imm). */
 static uint32_t *chain_of(struct context *c, int32_t imm)
@@ -277,7 +278,7 @@ EXEC(f16v2gina_aaan_zi)
     return fault;
 }
 
-/* ---- permuters: raw bits, no floating-point effects --------------------------------------------------- */
+/* ---- permuters: raw bits, no floating-point effects ------------------------------------------ */
 
 EXEC(f16v4istacc_aaan_ef)
 {

@@ -1,4 +1,4 @@
-/* The matrix engine (isa-semantics 2.10): 2 sets of 8 units, each with an even (E) and an odd (O)
+/* The matrix engine (tile fact sheet 2.10): 2 sets of 8 units, each with an even (E) and an odd (O)
  * accumulator and 4 coefficients of 64 bits. One issue, for every enabled unit k = 8s + u:
  *
  *   amp   p == 0:  E'[k] = O[k] + dot,  O'[k] = E[k+2] or the partial input   (rows change roles)
@@ -22,7 +22,7 @@
 #define UNITS 16
 #define SET_UNITS 8
 
-/* ---- coefficients ---------------------------------------------------------------------------------- */
+/* ---- coefficients ---------------------------------------------------------------------------- */
 
 void cwei_set(struct tile *t, uint32_t entry, uint64_t value)
 {
@@ -86,7 +86,7 @@ static const struct coefs *coefs_get(struct tile *t, enum coef_form form)
     return w;
 }
 
-/* ---- one issue -------------------------------------------------------------------------------------- */
+/* ---- one issue ------------------------------------------------------------------------------- */
 
 /* What an issue works on. Units of set s that are enabled: 8s .. 8s + enabled - 1. */
 struct issue {
@@ -230,7 +230,7 @@ static enum coef_form issue_operand(struct issue *s, const struct context *c, co
     return xform;
 }
 
-/* ---- half and quarter forms -------------------------------------------------------------------------- */
+/* ---- half and quarter forms ------------------------------------------------------------------ */
 
 enum partials { SINGLE2, HALF2, HALF4 };
 
@@ -339,7 +339,7 @@ AMP(f16v4hihoslic_aaan_ef, HALF2, false, true)
 AMP(f16v4hihov4slic_aaan_ef, HALF4, false, true)
 AMP(f8v8hihov4slic_aaan_ef, HALF4, true, true)
 
-/* ---- single forms --------------------------------------------------------------------------------------
+/* ---- single forms  ------------------------------------------------------------------------------
  *
  * Set 1 runs one issue behind set 0: its operand is TAS, the operand of the issue before. In
  * issue p the set p & 1 talks (results and partials); with one set, even issues only. */

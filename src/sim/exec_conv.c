@@ -1,4 +1,4 @@
-/* Conversions between half, single, quarter and integers (isa-semantics 2.7). */
+/* Conversions between half, single, quarter and integers (tile fact sheet 2.7). */
 #include "sim/exec.h"
 #include "sim/fp.h"
 
@@ -25,7 +25,7 @@ static int put2(struct context *c, const struct dec *d, const struct fp *f, uint
     return fault;
 }
 
-/* ---- half and single --------------------------------------------------------------------------- */
+/* ---- half and single ------------------------------------------------------------------------- */
 
 static uint32_t h_to_s(struct fp *f, uint32_t h)
 {
@@ -79,7 +79,7 @@ EXEC(f32v4tof16_aaan)
     return put2(c, d, &f, f16_pair(h[0], h[1]), f16_pair(h[2], h[3]));
 }
 
-/* ---- integers ------------------------------------------------------------------------------------ */
+/* ---- integers -------------------------------------------------------------------------------- */
 
 EXEC(f32toi32_aaan)
 {
@@ -185,7 +185,7 @@ EXEC(f16v4sufromui_aaan)
     return EXEC_OK;
 }
 
-/* ---- quarter --------------------------------------------------------------------------------------- */
+/* ---- quarter --------------------------------------------------------------------------------- */
 
 static uint32_t q_to_h(struct fp *f, const struct context *c, uint32_t code)
 {

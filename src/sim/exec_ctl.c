@@ -1,8 +1,8 @@
-/* Branches, repeats, exits, launches, barriers and control registers (isa-semantics 1.2, 1.5,
- * 1.6, isa-registers 3). */
+/* Branches, repeats, exits, launches, barriers and control registers (tile fact sheet 1.2, 1.5,
+ * 1.6, register fact sheet 3). */
 #include "sim/exec.h"
 
-/* ---- branches ------------------------------------------------------------------------------ */
+/* ---- branches -------------------------------------------------------------------------------- */
 
 /* Leaves the straight path. A worker pays one turn for a bundle at 4 mod 8, because it fetches
  * aligned pairs of words. */
@@ -76,7 +76,7 @@ EXEC(call_mmmn_zi)
     return fault;
 }
 
-/* ---- repeats -------------------------------------------------------------------------------- */
+/* ---- repeats --------------------------------------------------------------------------------- */
 
 static int repeat(struct context *c, uint32_t count, uint32_t last)
 {
@@ -107,7 +107,7 @@ EXEC(rpt_mmmn_zi_zi)
     return repeat(c, (uint32_t)d->imm, d->r[B]);
 }
 
-/* ---- exits, traps, launches, barriers ------------------------------------------------------- */
+/* ---- exits, traps, launches, barriers -------------------------------------------------------- */
 
 #define EXIT(name, cond)                       \
     EXEC(name##_mmmn)                          \
@@ -197,7 +197,7 @@ FOR_CHIP(sendoff_zi_zi_zi)
 FOR_CHIP(sendpic_zi_zi_zi)
 FOR_CHIP(sendpicp_word0)
 
-/* ---- control registers ---------------------------------------------------------------------- */
+/* ---- control registers ----------------------------------------------------------------------- */
 
 enum {
     CSR_PC = 0x00, CSR_SR = 0x01, CSR_COUNT_L = 0x60, CSR_COUNT_U = 0x61,
@@ -330,7 +330,7 @@ static int worker_get(const struct tile *t, const struct context *c, int number,
     case CSR_REPEAT_END: *ret = c->rpt_end; return EXEC_OK;
     case CSR_COUNT_L: *ret = (uint32_t)t->now; return EXEC_OK;
     case CSR_COUNT_U: *ret = (uint32_t)(t->now >> 32); return EXEC_OK;
-    case CSR_DBG_DATA: *ret = c->dbg_data; return EXEC_OK;
+    case CSR_DBG_DATA: *ret = t->csr[CSR_DBG_DATA]; return EXEC_OK; /* one a tile */
     case CSR_DBG_BRK_ID: *ret = c->dbg_brk_id; return EXEC_OK;
     default: return worker_get_upper(c, number, ret);
     }
@@ -391,7 +391,7 @@ int csr_put(struct tile *t, struct context *c, int number, uint32_t value)
         return worker_put_upper(c, number, value);
     }
     if (number == CSR_DBG_DATA) {
-        c->dbg_data = value;
+        t->csr[CSR_DBG_DATA] = value;
         return EXEC_OK;
     }
     return worker_get(t, c, number, &unused); /* others: read-only, or unknown */

@@ -44,7 +44,7 @@ static void take_register(struct dec *d, const struct isa_operand *o, uint32_t n
     n &= ~(width - 1);
     d->r[letter] = (uint8_t)n;
     d->w[letter] = (uint8_t)(n < existing ? n : SINK);
-    if (is_main_kind(o->kind) != is_sup) {
+    if (is_main_kind(o->kind) != is_sup || (is_sup && n >= existing)) {
         return; /* masks: $m for the supervisor's scoreboard, $a for bundles of a worker */
     }
     bits = (uint16_t)(((1u << width) - 1) << n);

@@ -1,10 +1,10 @@
-/* Elementwise floating point (isa-semantics 2.6): arithmetic, order, comparison, clamp, class,
+/* Elementwise floating point (tile fact sheet 2.6): arithmetic, order, comparison, clamp, class,
  * sums. Forms come in shapes (one single, two singles, two or four halves) and with a broadcast
  * first source; the macros below make the shapes out of one lane function. */
 #include "sim/exec.h"
 #include "sim/fp.h"
 
-/* ---- shapes --------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* fn(struct fp *, x bits, y bits) -> bits; x is letter xl, y letter yl. */
 #define F32_1(id, fn, xl, yl)                                               \
@@ -150,7 +150,7 @@ COMPARE(cmple, <=, false)
 COMPARE(cmplt, <, false)
 COMPARE(cmpne, !=, true)
 
-/* ---- forms ------------------------------------------------------------------------------------ */
+/* ---- forms ----------------------------------------------------------------------------------- */
 
 #define F32_ALL(name, fn, xl, yl)                \
     F32_1(f32##name##_aaan, fn, xl, yl)          \
@@ -284,7 +284,7 @@ EXEC(f16v4clamp_aaan)
 }
 
 /* ---- class: a code per lane. Only the two NaN codes are published; the others are in the order
- * of the number line, so that code <= 2 is the test for NaN that public vertex code makes. ------ */
+ * of the number line, so that code <= 2 is the test for NaN that public vertex code makes. */
 
 enum {
     CLASS_SNAN = 1, CLASS_QNAN, CLASS_NINF, CLASS_NNORMAL, CLASS_NDENORMAL, CLASS_NZERO,
@@ -369,7 +369,7 @@ EXEC(f8v4class_aaan)
     return EXEC_OK;
 }
 
-/* ---- across lanes ------------------------------------------------------------------------------ */
+/* ---- across lanes ---------------------------------------------------------------------------- */
 
 EXEC(f16v2maxc_aaan)
 {

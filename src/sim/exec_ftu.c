@@ -1,10 +1,10 @@
-/* Division, roots and transcendental functions (isa-semantics 2.8): special values by the
+/* Division, roots and transcendental functions (tile fact sheet 2.8): special values by the
  * manual's table, all else in double and rounded once. That is exact where the manual promises
  * correct rounding; elsewhere silicon may differ by the stated few units in the last place. */
 #include "sim/exec.h"
 #include "sim/fp.h"
 
-/* ---- scalar rules: v is a number (denormals already zero); flags are raised here ----------------- */
+/* ---- scalar rules: v is a number (denormals already zero); flags are raised here ------------- */
 
 static double invalid(struct fp *f)
 {
@@ -88,7 +88,7 @@ static double do_oox(struct fp *f, double v)
     return v == 0 ? by_zero(f, v) : 1 / v;
 }
 
-/* ---- single --------------------------------------------------------------------------------------- */
+/* ---- single ---------------------------------------------------------------------------------- */
 
 typedef double rule_fn(struct fp *f, double v);
 
@@ -146,7 +146,7 @@ EXEC(f32div_aaan)
     return fault;
 }
 
-/* ---- half ------------------------------------------------------------------------------------------ */
+/* ---- half ------------------------------------------------------------------------------------ */
 
 /* Infinity out of a rule (a pole) saturates without OFLO: the flag is DIV0 alone. */
 static uint32_t half_of_rule(struct fp *f, uint32_t h, rule_fn *rule)

@@ -1,4 +1,4 @@
-/* Integer, logic and permutation instructions of both pipes (isa-semantics 2.1, 2.2). All read
+/* Integer, logic and permutation instructions of both pipes (tile fact sheet 2.1, 2.2). All read
  * their sources before they write, none can fault. */
 #include "sim/exec.h"
 

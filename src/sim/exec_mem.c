@@ -1,10 +1,10 @@
-/* Loads and stores (isa-semantics 1.7, 2.3, 2.4). Every function checks all addresses first:
+/* Loads and stores (tile fact sheet 1.7, 2.3, 2.4). Every function checks all addresses first:
  * validity and alignment of each, then clashes with the fetch and with each other, and only then
  * touches memory or registers. A store that has happened stays even if the other half of its
  * bundle faults later, as on the device. */
 #include "sim/exec.h"
 
-/* ---- one access --------------------------------------------------------------------------- */
+/* ---- one access ------------------------------------------------------------------------------ */
 
 static inline uint32_t load8(struct tile *t, uint32_t addr)
 {
@@ -151,7 +151,7 @@ EXEC(stm32step_mmmn)
     return fault;
 }
 
-/* ---- packed addresses ---------------------------------------------------------------------- */
+/* ---- packed addresses ------------------------------------------------------------------------ */
 
 struct access {
     uint32_t addr;
@@ -321,7 +321,7 @@ EXEC(st64pace_mbmn_ef)
     return fault;
 }
 
-/* ---- delta-driven loads: data at base + delta, the next delta from a running pointer ------ */
+/* ---- delta-driven loads: data at base + delta, the next delta from a running pointer --------- */
 
 /* Checks and loads the next delta; data bytes are fetched by the caller. */
 static inline int delta_loads(struct tile *t, struct context *c, const struct dec *d,
@@ -414,7 +414,7 @@ EXEC(ldb16b16_mmbn)
     return EXEC_OK;
 }
 
-/* ---- coefficients, supervisor -------------------------------------------------------------- */
+/* ---- coefficients, supervisor ---------------------------------------------------------------- */
 
 enum { CSR_CCCSLOAD = 0x50 };
 

@@ -1,4 +1,4 @@
-/* Random numbers (isa-semantics 2.7). Every one of these takes two words of the generator. */
+/* Random numbers (tile fact sheet 2.7). Every one of these takes two words of the generator. */
 #include "sim/exec.h"
 #include "sim/fp.h"
 

@@ -1,4 +1,4 @@
-/* Rounding to the device's formats, the PRNG, and the ordering operations (isa-semantics 2.5 to
+/* Rounding to the device's formats, the PRNG, and the ordering operations (tile fact sheet 2.5 to
  * 2.7). Stochastic rounding adds random bits below the last kept place of the magnitude and
  * truncates. For halves lane i takes 16 bits of word 0 (field i) and 8 more of word 1; for quarters
  * a byte of each. */
@@ -119,7 +119,7 @@ uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane)
     return f16_out(f, f32_in(x), lane);
 }
 
-/* ---- quarter ------------------------------------------------------------------------------- */
+/* ---- quarter --------------------------------------------------------------------------------- */
 
 static uint32_t f8_overflow(struct fp *f, bool is_negative)
 {
@@ -164,7 +164,7 @@ uint32_t f8_out(struct fp *f, double v, bool is_143, int lane)
     return code == 0 ? 0 : code | (v < 0 ? 0x80u : 0);
 }
 
-/* ---- order --------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* Smaller of two numbers, -0 before +0. */
 static bool is_less(double x, double y)

@@ -1,4 +1,4 @@
-/* Floating-point rules shared by all instructions (isa-semantics 2.5), as functions from bits to
+/* Floating-point rules shared by all instructions (tile fact sheet 2.5), as functions from bits to
  * bits. Values are computed in double and rounded once:
  *
  *   single   denormals in and out are zeros of their sign; overflow gives infinity and OFLO
@@ -75,7 +75,7 @@ static inline int fp_done(struct context *c, const struct fp *f)
     return EXEC_OK;
 }
 
-/* ---- single -------------------------------------------------------------------------------- */
+/* ---- single ---------------------------------------------------------------------------------- */
 
 static inline float bits_float(uint32_t bits)
 {
@@ -168,7 +168,7 @@ static inline uint32_t f32_mul(struct fp *f, uint32_t x, uint32_t y)
 uint32_t f32_min(struct fp *f, uint32_t x, uint32_t y);
 uint32_t f32_max(struct fp *f, uint32_t x, uint32_t y);
 
-/* ---- half ---------------------------------------------------------------------------------- */
+/* ---- half ------------------------------------------------------------------------------------ */
 
 static inline bool f16_is_special(uint32_t h) /* infinity or NaN */
 {
@@ -238,7 +238,7 @@ uint32_t f16_max(struct fp *f, uint32_t x, uint32_t y);
 /* Single to half as the f32tof16 family does: an infinity is invalid. */
 uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane);
 
-/* ---- quarter ------------------------------------------------------------------------------- */
+/* ---- quarter --------------------------------------------------------------------------------- */
 
 /* Value of a code other than 0x80; is_143 selects the format. Before any scaling. */
 static inline double f8_finite(uint32_t code, bool is_143)

@@ -67,7 +67,7 @@ void tile_reset(struct tile *t)
     t->is_starved = false;
 }
 
-/* ---- one issue group ------------------------------------------------------------------------ */
+/* ---- one issue group ------------------------------------------------------------------------- */
 
 static inline int exec_half(struct tile *t, struct context *c, const struct dec *d)
 {
@@ -167,7 +167,7 @@ int step_group(struct tile *t, struct context *c, uint8_t *ret_latency)
     return r;
 }
 
-/* ---- slots ---------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 /* First cycle at or after `from` whose slot the supervisor owns. */
 static uint64_t sup_slot_from(const struct tile *t, uint64_t from)
@@ -251,7 +251,7 @@ static void worker_exit(struct tile *t, struct context *c, uint64_t cycle)
     t->consensus = t->consensus && c->exit_status == 1;
 }
 
-/* ---- the barrel ----------------------------------------------------------------------------- */
+/* ---- the barrel ------------------------------------------------------------------------------ */
 
 /* Turns the barrel for the workers alone, up to (not including) `limit`. True: one has raised an
  * exception. Comes back early when a slot is released, since that may wake the supervisor. */
@@ -325,13 +325,11 @@ static uint64_t sup_next(const struct tile *t)
     if (t->ctx[0].state != 1 || t->wait == SUP_BARRIER || t->wait == SUP_CHIP) {
         return TILE_NEVER;
     }
-    if (t->wait == SUP_LOCAL) {
-        if (slots_are_held(t)) {
-            return TILE_NEVER;
-        }
-        return t->free_at > t->sup_ready ? t->free_at : t->sup_ready;
+    if (t->wait == SUP_LOCAL && slots_are_held(t)) {
+        return TILE_NEVER;
     }
-    return sup_slot_from(t, t->sup_ready);
+    /* A slot that came back late cannot be used before it came back. */
+    return sup_slot_from(t, t->free_at > t->sup_ready ? t->free_at : t->sup_ready);
 }
 
 /* The next instruction waits for the registers that it reads. */
@@ -384,7 +382,7 @@ static int sup_issue(struct tile *t, uint64_t cycle)
     if (t->trace != NULL) {
         trace_group(t, c);
     }
-    writes = decode_at(t, c)->writes;
+    writes = pc_is_valid(pc) ? decode_at(t, c)->writes : 0;
     r = step_group(t, c, &latency);
     switch (r) {
     case EXEC_OK:

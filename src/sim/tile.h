@@ -109,7 +109,7 @@ struct context {
     uint32_t rpt_count, rpt_first, rpt_end;
     uint32_t fp_ctl, fp_sts, fp_nfmt, fp_scl, tas;
     uint64_t prng[2];
-    uint32_t dbg_data, dbg_brk_id;
+    uint32_t dbg_brk_id;
     uint32_t ahead;     /* fetch look-ahead in bytes */
     bool in_rpt;
     bool is_taken;      /* the group in flight branches */
@@ -202,7 +202,7 @@ void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint
 void trace_group(struct tile *t, const struct context *c);
 void trace_fault(struct tile *t, const struct context *c);
 
-/* ---- memory, inline because every second instruction goes through it --------------------- */
+/* ---- memory, inline because every second instruction goes through it ------------------------- */
 
 static inline uint32_t mem_load32(struct tile *t, uint32_t addr)
 {
@@ -234,7 +234,7 @@ static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value)
     return true;
 }
 
-/* Does an access in region 0 meet the element being fetched from (isa-semantics 1.7)? */
+/* Does an access in region 0 meet the element being fetched from (tile fact sheet 1.7)? */
 static inline bool mem_meets_fetch(const struct context *c, uint32_t addr)
 {
     uint32_t first = c->in_rpt ? c->rpt_first : c->pc + 4;

@@ -40,7 +40,8 @@ void sim_tile_zero(struct sim_tile *s)
 static int check_range(uint32_t addr, uint32_t n, struct err *err)
 {
     if ((addr & 3) != 0 || (n & 3) != 0) {
-        return err_set(err, ERR_INVALID, "tile memory 0x%x, %u bytes: not a multiple of 4", addr, n);
+        return err_set(err, ERR_INVALID, "tile memory 0x%x, %u bytes: not a multiple of 4", addr,
+            n);
     }
     if (addr < TARGET_MEM_BASE || addr > TARGET_MEM_END || n > TARGET_MEM_END - addr) {
         return err_set(err, ERR_INVALID, "tile memory 0x%x, %u bytes: outside 0x%x..0x%x", addr, n,
@@ -78,7 +79,7 @@ int sim_tile_read(struct sim_tile *s, uint32_t addr, void *ret, uint32_t n, stru
     return r;
 }
 
-/* ---- registers ---------------------------------------------------------------------------------- */
+/* ---- registers ------------------------------------------------------------------------------- */
 
 static int file_size(char file)
 {
@@ -136,8 +137,11 @@ int sim_tile_set(struct sim_tile *s, int context, char file, int number, uint64_
             return 0;
         }
     }
-    return value == 0 ? 0 : err_set(err, ERR_INVALID, "register '%c' %d of context %d cannot be set",
-        file, number, context);
+    if (value == 0) {
+        return 0;
+    }
+    return err_set(err, ERR_INVALID, "register '%c' %d of context %d cannot be set", file, number,
+        context);
 }
 
 int sim_tile_get(struct sim_tile *s, int context, char file, int number, uint64_t *ret,
@@ -166,7 +170,7 @@ int sim_tile_get(struct sim_tile *s, int context, char file, int number, uint64_
     }
 }
 
-/* ---- running ------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 void sim_tile_start(struct sim_tile *s, int context)
 {

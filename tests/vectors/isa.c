@@ -98,7 +98,7 @@ static void take_state(struct run *r, struct state *s)
     }
 }
 
-/* ---- before ------------------------------------------------------------------------------------ */
+/* ---- before ---------------------------------------------------------------------------------- */
 
 static void set_file(struct run *r, char file, const json_t *values)
 {
@@ -165,7 +165,7 @@ static void set_mem(struct run *r, const json_t *vector, const json_t *before, u
     }
 }
 
-/* ---- after ------------------------------------------------------------------------------------- */
+/* ---- after ----------------------------------------------------------------------------------- */
 
 static void expect_file(struct run *r, const json_t *values, char file, uint64_t *to)
 {
@@ -320,7 +320,7 @@ static void compare_stop(struct run *r, const json_t *vector, const struct sim_s
     }
 }
 
-/* ---- a vector ----------------------------------------------------------------------------------- */
+/* ---- a vector -------------------------------------------------------------------------------- */
 
 static void run_vector(struct run *r, const json_t *vector)
 {
