@@ -11,6 +11,9 @@
 
 #include <string.h>
 
+#define WINDOW_WIDE   32
+#define WINDOW_NARROW 16 /* for large phases */
+
 struct entry {
     int64_t score;    /* less is sooner */
     uint32_t pressure;
@@ -25,6 +28,10 @@ struct greedy {
     uint32_t *keyed_at;  /* insertions when the key was made */
     uint32_t *waits;     /* predecessors not yet placed */
     uint32_t *succ_first, *succ;
+    uint32_t window;
+    uint32_t *spread;    /* transfers by rotation of the receiver, the order of first offers */
+    uint32_t *next;      /* queue of ready transfers behind a source's window, + 1 */
+    uint32_t *queue_head, *queue_tail, *open; /* by lane; open = entries in the heap */
     uint32_t inserted;
     bool is_directional;
     uint32_t weight;     /* of pressure, in 1/16 events an item */
@@ -130,10 +137,38 @@ static void mark_changed(struct greedy *g, uint32_t t)
     }
 }
 
+/* A source offers only `window` transfers at a time: every placement makes all entries of its two
+ * ends stale, which for an all-to-all would cost the square of the degree. */
 static void make_ready(struct greedy *g, uint32_t t)
 {
+    uint16_t lane = g->p->shapes[t].lane;
     g->offset[t] = dependency_start(g->p, t);
-    heap_push(g, make_entry(g, t));
+    g->next[t] = 0;
+    if (g->open[lane] < g->window) {
+        g->open[lane]++;
+        heap_push(g, make_entry(g, t));
+    } else if (g->queue_head[lane] == 0) {
+        g->queue_head[lane] = g->queue_tail[lane] = t + 1;
+    } else {
+        g->next[g->queue_tail[lane] - 1] = t + 1;
+        g->queue_tail[lane] = t + 1;
+    }
+}
+
+static void refill(struct greedy *g, uint16_t lane)
+{
+    g->open[lane]--;
+    if (g->queue_head[lane] != 0) {
+        uint32_t t = g->queue_head[lane] - 1;
+        g->queue_head[lane] = g->next[t];
+        g->open[lane]++;
+        heap_push(g, make_entry(g, t));
+    }
+}
+
+static uint32_t rotation(const struct exchange_transfer *t)
+{
+    return (uint32_t)(t->dests[0].tile.n + TARGET_TILES - t->source.n) % TARGET_TILES;
 }
 
 static void index_successors(struct greedy *g)
@@ -158,7 +193,10 @@ static void run(struct greedy *g, uint32_t *order)
     lanes_reset(p);
     g->heap_len = 0;
     g->inserted = 0;
-    for (uint32_t t = 0; t < p->count; t++) {
+    memset(g->open, 0, p->lane_count * sizeof *g->open);
+    memset(g->queue_head, 0, p->lane_count * sizeof *g->queue_head);
+    for (uint32_t i = 0; i < p->count; i++) {
+        uint32_t t = g->spread[i];
         g->waits[t] = p->dep_first[t + 1] - p->dep_first[t];
         if (g->waits[t] == 0) {
             make_ready(g, t);
@@ -175,11 +213,30 @@ static void run(struct greedy *g, uint32_t *order)
         lane_insert(p, t, g->offset[t]);
         mark_changed(g, t);
         order[n++] = t;
+        refill(g, p->shapes[t].lane);
         for (uint32_t i = g->succ_first[t]; i < g->succ_first[t + 1]; i++) {
             if (--g->waits[g->succ[i]] == 0) {
                 make_ready(g, g->succ[i]);
             }
         }
+    }
+}
+
+/* Counting sort by how far the first receiver lies behind the source: neighbours in the list then
+ * start with different receivers. */
+static void index_spread(struct greedy *g)
+{
+    const struct problem *p = g->p;
+    uint32_t *first = ARENA_ARRAY(p->a, uint32_t, TARGET_TILES + 1);
+    for (uint32_t t = 0; t < p->count; t++) {
+        first[rotation(&p->transfers[t]) + 1]++;
+    }
+    for (uint32_t i = 0; i < TARGET_TILES; i++) {
+        first[i + 1] += first[i];
+    }
+    g->spread = ARENA_ARRAY(p->a, uint32_t, p->count);
+    for (uint32_t t = 0; t < p->count; t++) {
+        g->spread[first[rotation(&p->transfers[t])]++] = t;
     }
 }
 
@@ -189,7 +246,7 @@ struct policy {
 };
 
 static const struct policy policies[] = {
-    {true, 0}, {false, 0}, {true, 1}, {true, 4}, {false, 1}, {true, 16}, {false, 4}, {true, 64},
+    {true, 16}, {false, 16}, {true, 64}, {true, 4}, {false, 64}, {true, 32}, {false, 4}, {true, 0},
 };
 
 #define POLICIES ((uint32_t)(sizeof policies / sizeof policies[0]))
@@ -199,18 +256,24 @@ static uint32_t policy_count(const struct problem *p)
     if (p->options->effort != 0) {
         return p->options->effort < POLICIES ? p->options->effort : POLICIES;
     }
-    return p->count <= 4096 ? POLICIES : p->count <= 32768 ? 4 : 2;
+    return p->count <= 4096 ? POLICIES : p->count <= 16384 ? 4 : p->count <= 65536 ? 2 : 1;
 }
 
 void order_choose(struct problem *p, uint32_t *order)
 {
     struct greedy g = {
         .p = p,
+        .window = p->count <= 32768 ? WINDOW_WIDE : WINDOW_NARROW,
         .heap = ARENA_ARRAY(p->a, struct entry, (size_t)p->count + 1),
         .offset = ARENA_ARRAY(p->a, int32_t, p->count),
         .keyed_at = ARENA_ARRAY(p->a, uint32_t, p->count),
         .waits = ARENA_ARRAY(p->a, uint32_t, p->count),
+        .next = ARENA_ARRAY(p->a, uint32_t, p->count),
+        .queue_head = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
+        .queue_tail = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
+        .open = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
     };
+    index_spread(&g);
     index_successors(&g);
     uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);
     int32_t best = INT32_MAX;
