@@ -4,3 +4,4 @@ TESTDEPS_kernels := sim
 TESTDEPS_asm_errors := asm
 TESTDEPS_device := sim
 TESTDEPS_sim_tile := sim
+TESTDEPS_runtime := kernels sim

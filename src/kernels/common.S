@@ -137,40 +137,49 @@ split_done:
     f32v2mul $a0:1, $a0:1, $a4:5
 .endm
 
-// f32 quad in $a0:3 -> activation, one rounding, 8 bytes stored at \out, which steps by \step
-// doublewords. Clobbers all of $a0..$a7.
-.macro FINISH_QUAD out, step
-.if ACT == ACT_GELU_ERF || ACT == ACT_GELU_TANH
-    st64 $a2:3, $m12, $m15, SPILL_PAIR
-.if ACT == ACT_GELU_ERF
-    GELU_ERF
-.else
-    GELU_TANH
-.endif
-    f32v2tof16 $a0, $a0:1
-    st32step $a0, $m15, \out+=, 1
-    ld64 $a0:1, $m12, $m15, SPILL_PAIR
-.if ACT == ACT_GELU_ERF
-    GELU_ERF
-.else
-    GELU_TANH
-.endif
-    f32v2tof16 $a0, $a0:1
-    st32step $a0, $m15, \out+=, 2 * \step - 1
-.else
+// Activation of the pair in $a0:1. Clobbers $a2..$a7.
+.macro ACT_PAIR
 .if ACT == ACT_RELU
     f32v2max $a0:1, $a0:1, $azeros
-    f32v2max $a2:3, $a2:3, $azeros
 .endif
 .if ACT == ACT_TANH
     f32tanh $a0, $a0
     f32tanh $a1, $a1
-    f32tanh $a2, $a2
-    f32tanh $a3, $a3
 .endif
 .if ACT == ACT_SIGMOID
     f32sigm $a0, $a0
     f32sigm $a1, $a1
+.endif
+.if ACT == ACT_GELU_ERF
+    GELU_ERF
+.endif
+.if ACT == ACT_GELU_TANH
+    GELU_TANH
+.endif
+.endm
+
+// f32 quad in $a0:3 -> activation, one rounding, 8 bytes stored at \out, which steps by \step
+// doublewords. Clobbers all of $a0..$a7. Only the long activations need all registers for a pair.
+.macro FINISH_QUAD out, step
+.if ACT == ACT_GELU_ERF || ACT == ACT_GELU_TANH
+    st64 $a2:3, $m12, $m15, SPILL_PAIR
+    ACT_PAIR
+    f32v2tof16 $a0, $a0:1
+    st32step $a0, $m15, \out+=, 1
+    ld64 $a0:1, $m12, $m15, SPILL_PAIR
+    ACT_PAIR
+    f32v2tof16 $a0, $a0:1
+    st32step $a0, $m15, \out+=, 2 * \step - 1
+.else
+    ACT_PAIR
+.if ACT == ACT_RELU
+    f32v2max $a2:3, $a2:3, $azeros
+.endif
+.if ACT == ACT_TANH
+    f32tanh $a2, $a2
+    f32tanh $a3, $a3
+.endif
+.if ACT == ACT_SIGMOID
     f32sigm $a2, $a2
     f32sigm $a3, $a3
 .endif

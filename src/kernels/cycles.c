@@ -89,7 +89,7 @@ static uint32_t reduce_groups(
 {
     uint32_t own_rows, quads;
     split_matrix(rows, panels, &own_rows, &quads);
-    uint32_t row = 7 + 2 * (parts - 1) + (v->has_bias ? 7 : 0) + finish_groups(v->act) + 1;
+    uint32_t row = 5 + 2 * (parts - 1) + (v->has_bias ? 7 : 0) + finish_groups(v->act) + 1;
     return 30 + constants_groups(v->act) + quads * (16 + own_rows * row);
 }
 
@@ -105,12 +105,49 @@ static uint32_t softmax_groups(uint32_t rows, uint32_t columns)
     return 34 + (has_tail ? 72 : 0) + div_up(rows, 6) * row;
 }
 
+/* The rule by which gemm_amp.S turns to inner products. */
+static bool gemm_is_inner(uint32_t rows, uint32_t groups)
+{
+    return rows < 6 && rows * (64 * groups + 368) < 370 * groups + 250;
+}
+
+static uint32_t gemm_inner_cycles(
+    const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels)
+{
+    uint32_t items = div_up(8 * panels * rows, 6);
+    uint32_t finish = v->out_f32 ? 1 : 2 + (finish_groups(v->act) - 2) / 2;
+    uint32_t item = 28 + 2 * (5 + 4 * groups) + (v->has_bias ? 3 : 0) + finish;
+    return 60 + 6 * (28 + constants_groups(v->act) + items * item);
+}
+
+/* Matrix unit: preparation, then for each panel 2 * groups launches and its rounding. */
+static uint32_t gemm_unit_cycles(
+    const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels)
+{
+    uint32_t own_rows = div_up(rows, 6);
+    uint32_t group = 185 + (v->w_region1 ? 0 : 16) + 24 * (own_rows - 1);
+    if (v->out_f32) {
+        return 230 + panels * (203 + 2 * groups * group);
+    }
+    uint32_t quad = v->act == ACT_NONE ? 2 : 2 + finish_groups(v->act);
+    uint32_t round = 107 + 6 * 4 * own_rows * quad + (v->has_bias ? 110 : 0);
+    return 370 + 6 * constants_groups(v->act) + (v->has_bias ? 40 : 0) +
+           panels * (round + 2 * groups * group);
+}
+
+static uint32_t gemm_cycles(
+    const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels)
+{
+    return gemm_is_inner(rows, groups) ? gemm_inner_cycles(v, rows, groups, panels)
+                                       : gemm_unit_cycles(v, rows, groups, panels);
+}
+
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims)
 {
     const uint32_t launch = 30;
     switch (v->id) {
     case KERNEL_GEMM_AMP:
-        return 0;
+        return gemm_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_REDUCE:
         return launch + 6 * reduce_groups(v, dims[0], dims[1], dims[2]);
     case KERNEL_UNARY:

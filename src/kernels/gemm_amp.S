@@ -8,6 +8,10 @@
 // and one loop serves all groups. After both halves the workers round the panel to f16 (or, with
 // OUT_F32, it already lies in out).
 //
+// Few rows do not pay for the launches, one a K group. Then each worker takes a run of (row, pair
+// of channels) and forms inner products of the whole depth with f16v4cmac (64 cycles a row, group
+// and panel, against some 370 a group and panel): label `inner`.
+//
 // Rows: a worker's rows are a run. $m13 carries not a descriptor but the address of the group's
 // panel of x (or of the panel of out when rounding): any 4-aligned value may be launched with.
 //
@@ -83,12 +87,27 @@
 .supervisor
 .p2align 3
 ENTRY
+    ld32 $m1, $m2, $m15, GEMM_ROWS
+    ld32 $m5, $m2, $m15, GEMM_GROUPS
+    // Cycles a panel: rows (64 groups + 368) against 370 groups + 250, as cycles.c reckons.
+    cmpult $m4, $m1, 6
+    brz $m4, unit
+    shl $m3, $m5, 6
+    add $m3, $m3, 368
+    mul $m3, $m3, $m1
+    mul $m4, $m5, 370
+    add $m4, $m4, 250
+    cmpult $m4, $m3, $m4
+    brz $m4, unit
+    setzi $m3, inner
+    runall $m3, $m2, 0
+    sync 2
+    br $m10
+unit:
     setzi $m3, prepare
     runall $m3, $m2, 0
     ld32 $m3, $m2, $m15, GEMM_W
     ld32 $m0, $m2, $m15, GEMM_X
-    ld32 $m1, $m2, $m15, GEMM_ROWS
-    ld32 $m5, $m2, $m15, GEMM_GROUPS
     ld32 $m6, $m2, $m15, GEMM_PANELS
     ld32 $m8, $m2, $m15, GEMM_OUT
     put $CCCSLOAD, $m3
@@ -297,3 +316,95 @@ bias_done:
 .endif
     exitz $m15
 .endif
+
+// Few rows: launch with the descriptor. Items are (row, pair of channels), pairs innermost.
+// \result = inner product of x at $m3 and the channel at $m0, over $m10 groups. A bundle loads
+// one step and multiplies the step before, so nothing past the end is read.
+.macro DOT result
+.p2align 3
+    { tapack $m4:5, $m3, $m0, $m15 ; or64 $a0:1, $azeros, $azeros }
+    { rpt $m10, 3 ; or64 $a2:3, $azeros, $azeros }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m9, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m9, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m9, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m9, 2 << 2 | 1 ; f16v4cmac $a0:1, $a2:3 }
+    f16v4cmac $a0:1, $a2:3
+    f32v2gina $a0:1, $azeros, 0
+    f32add \result, $a0, $a1
+.endm
+
+.p2align 3
+inner:
+    ld32 $m7, $m13, $m15, GEMM_PANELS
+    ld32 $m8, $m13, $m15, GEMM_ROWS
+    shl $m7, $m7, 3
+    mul $m0, $m7, $m8
+    SPLIT
+    brz $m2, inner_done
+.if !OUT_F32
+    ACT_CONSTANTS
+.endif
+    { setzi $m6, 0 ; setzi $a0, 8 }
+    { shl $m9, $m8, 2 ; uput $FP_CLR, $a0 }
+    add $m9, $m9, -3           // x: from one panel's row to the next panel's
+    setzi $m3, 29 << 10        // w: from one group's channel to the next group's
+    or $m9, $m9, $m3
+    ld32 $m10, $m13, $m15, GEMM_GROUPS
+inner_find:
+    cmpult $m3, $m1, $m7
+    brnz $m3, inner_item
+    sub $m1, $m1, $m7
+    add $m6, $m6, 1
+    bri inner_find
+inner_item:
+    ld32 $m3, $m13, $m15, GEMM_X
+    shl $m4, $m6, 5
+    add $m3, $m3, $m4
+    shr $m0, $m1, 2
+    mul $m0, $m0, $m10
+    shl $m0, $m0, 8
+    and $m4, $m1, 3
+    shl $m4, $m4, 6
+    add $m0, $m0, $m4
+    ld32 $m4, $m13, $m15, GEMM_W
+    add $m0, $m0, $m4
+    DOT $a6
+    add $m0, $m0, 32
+    DOT $a7
+.if HAS_BIAS
+    ld32 $m3, $m13, $m15, GEMM_BIAS
+    shl $m4, $m1, 2
+    ld32 $a2, $m3, $m4, 0
+    f16v2tof32 $a2:3, $a2
+    f32v2add $a0:1, $a6:7, $a2:3
+.else
+    or64 $a0:1, $a6:7, $azeros
+.endif
+    shr $m3, $m1, 3
+    mul $m3, $m3, $m8
+    add $m3, $m3, $m6
+    and $m4, $m1, 7
+    ld32 $m5, $m13, $m15, GEMM_OUT
+.if OUT_F32
+    shl $m3, $m3, 6
+    add $m3, $m3, $m5
+    shl $m4, $m4, 3
+    st64 $a0:1, $m3, $m4, 0
+.else
+    shl $m3, $m3, 5
+    add $m3, $m3, $m5
+    shl $m4, $m4, 2
+    ACT_PAIR
+    f32v2tof16 $a0, $a0:1
+    st32 $a0, $m3, $m4, 0
+.endif
+    add $m1, $m1, 1
+    cmpult $m3, $m1, $m7
+    brnz $m3, inner_next
+    setzi $m1, 0
+    add $m6, $m6, 1
+inner_next:
+    add $m2, $m2, -1
+    brnz $m2, inner_item
+inner_done:
+    exitz $m15

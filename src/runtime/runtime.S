@@ -217,9 +217,11 @@ out_leave:
 
 .worker
 .p2align 3
+.globl rt_copy_in
 rt_copy_in:
     COPY_PIECES $m4, $m3, in_piece, in_copied
 .p2align 3
+.globl rt_copy_out
 rt_copy_out:
     COPY_PIECES $m3, $m4, out_piece, out_copied
 
