@@ -96,8 +96,9 @@ static void upload_submit(struct request *r)
 
 static void upload_abandon(struct request *r)
 {
-    struct upload_op *u = calloc(1, sizeof *u);
-    if (u != NULL) { /* without memory the start of the next daemon sweeps it */
+    /* Without store or memory the start of the next daemon sweeps it. */
+    struct upload_op *u = r->daemon->store != NULL ? calloc(1, sizeof *u) : NULL;
+    if (u != NULL) {
         u->op.run = upload_run;
         u->op.done = upload_done;
         u->temp = r->temp;
@@ -284,7 +285,11 @@ void request_head(struct request *r, const char *method, const char *version, si
                proto_route_match(method, &r->target, &r->match, &err) == 0) {
         const struct proto_route *route = r->match.route;
         bool is_probe = route->id == PROTO_ROUTE_ping || route->id == PROTO_ROUTE_live;
-        if (route->role == PROTO_OPERATOR && !r->connection->peer.is_operator) {
+        struct digest digest;
+        if (strstr(route->path, "{digest}") != NULL && !digest_parse(r->match.params[0], &digest)) {
+            err_set(&err, ERR_INVALID, "'%.80s' is no SHA-256: 64 lower-case hexadecimal digits",
+                r->match.params[0]);
+        } else if (route->role == PROTO_OPERATOR && !r->connection->peer.is_operator) {
             err_set(&err, ERR_PERMISSION, "operators only; this is uid %d",
                 (int)r->connection->peer.uid);
         } else if (in_service > SERVER_MAX_REQUESTS && !is_probe) {

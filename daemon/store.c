@@ -192,6 +192,7 @@ void store_health(struct store *s, struct store_health *ret)
 {
     pthread_mutex_lock(&s->mutex);
     *ret = s->health;
+    ret->is_idle = s->head == NULL && s->group_since_ms == 0;
     ret->stuck_ms = s->group_since_ms != 0 ? monotonic_ms() - s->group_since_ms : 0;
     pthread_mutex_unlock(&s->mutex);
 }

@@ -37,6 +37,7 @@ struct store_health {
     uint64_t commits;
     uint64_t failures;     /* groups that did not commit */
     bool is_failing;       /* the last group did not commit */
+    bool is_idle;          /* nothing waits, and all letters have been posted */
 };
 
 void store_health(struct store *s, struct store_health *ret); /* any thread */

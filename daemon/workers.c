@@ -59,7 +59,7 @@ static void give_up(struct worker *w, enum err_code code, const char *text)
     }
 }
 
-void worker_kill(struct worker *w)
+void workers_kill(struct worker *w)
 {
     give_up(w, ERR_CANCELLED, "cancelled");
 }
@@ -284,7 +284,7 @@ static int watch(struct worker *w, struct err *err)
     return 0;
 }
 
-int worker_start(struct daemon *d, const struct worker_order *order, struct worker **ret,
+int workers_start(struct daemon *d, const struct worker_order *order, struct worker **ret,
     struct err *err)
 {
     CLEANUP(cleanup_close) int document = -1;

@@ -31,9 +31,9 @@ struct worker_order {
 };
 
 /* done() is called only when this succeeds, and never before it returns. */
-int worker_start(struct daemon *d, const struct worker_order *order, struct worker **ret,
+int workers_start(struct daemon *d, const struct worker_order *order, struct worker **ret,
     struct err *err);
 /* Kills the process and all it started; done() follows with ERR_CANCELLED. */
-void worker_kill(struct worker *w);
+void workers_kill(struct worker *w);
 
 #endif

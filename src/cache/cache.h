@@ -67,12 +67,13 @@ struct cache_temp; /* a file being received; ends in _publish() or _abort() */
 int cache_temp_open(
     struct cache *c, uint64_t expected_bytes, struct cache_temp **ret, struct err *err);
 int cache_temp_write(struct cache_temp *t, const void *bytes, size_t n, struct err *err);
-const char *cache_temp_path(const struct cache_temp *t); /* absolute */
 uint64_t cache_temp_bytes(const struct cache_temp *t);
 /* Takes t in either case. -ERR_DIGEST_MISMATCH when the bytes are not `expected`. */
 int cache_temp_publish(
     struct cache_temp *t, uid_t uid, const struct digest *expected, bool *ret_is_new, struct err *err);
 void cache_temp_abort(struct cache_temp *t); /* NULL accepted */
+/* Takes t in either case: its file becomes staging/<name>/<file>. */
+int cache_temp_move(struct cache_temp *t, const char *name, const char *file, struct err *err);
 
 /* Moves a finished file (a path below dir) into blobs/, visible to uid. */
 int cache_blob_adopt(struct cache *c, const char *path, uid_t uid, struct digest *ret,
@@ -206,6 +207,10 @@ int cache_output_put(
     struct cache *c, const char *id, const struct cache_output *output, struct err *err);
 int cache_output_list(
     struct cache *c, const char *id, cache_output_fn *fn, void *arg, struct err *err);
+
+/* The profile of a job's runs: a JSON text. *ret is owned; -ERR_NOT_FOUND when there is none. */
+int cache_profile_put(struct cache *c, const char *id, const char *body, struct err *err);
+int cache_profile_get(struct cache *c, const char *id, char **ret, struct err *err);
 
 /* ---- Schedules --------------------------------------------------------------------------- */
 

@@ -182,11 +182,6 @@ int cache_temp_write(struct cache_temp *t, const void *bytes, size_t n, struct e
     return write_all(t->cache, t->fd, t->name, bytes, n, err);
 }
 
-const char *cache_temp_path(const struct cache_temp *t)
-{
-    return t->path;
-}
-
 uint64_t cache_temp_bytes(const struct cache_temp *t)
 {
     return t->bytes;
@@ -204,6 +199,23 @@ void cache_temp_abort(struct cache_temp *t)
     digest_free(t->hash);
     free(t->path);
     free(t);
+}
+
+int cache_temp_move(struct cache_temp *t, const char *name, const char *file, struct err *err)
+{
+    struct cache *c = t->cache;
+    char path[160];
+    snprintf(path, sizeof path, "staging/%s/%s", name, file);
+    int r = cache_step_allowed(c, err);
+    if (r == 0 && renameat(c->dir_fd, t->name, c->dir_fd, path) != 0) {
+        r = files_error(c, path, errno, err);
+    }
+    if (r == 0) {
+        close(t->fd);
+        t->fd = -1;
+    }
+    cache_temp_abort(t);
+    return r;
 }
 
 static int blob_row(

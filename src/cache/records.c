@@ -297,3 +297,24 @@ int cache_output_list(
     sqlite3_reset(s);
     return r;
 }
+
+int cache_profile_put(struct cache *c, const char *id, const char *body, struct err *err)
+{
+    return stmt_run(c, STMT_PROFILE_PUT, err, "ss", id, body);
+}
+
+int cache_profile_get(struct cache *c, const char *id, char **ret, struct err *err)
+{
+    sqlite3_stmt *s = stmt_bind(c, STMT_PROFILE_GET, "s", id);
+    int r = stmt_step(c, s, err);
+    char *body = r == 1 ? stmt_text(s, 0) : NULL;
+    sqlite3_reset(s);
+    if (r < 0) {
+        return r;
+    }
+    if (body == NULL) {
+        return err_set(err, r == 1 ? ERR_NOMEM : ERR_NOT_FOUND, "job '%.40s' has no profile", id);
+    }
+    *ret = body;
+    return 0;
+}

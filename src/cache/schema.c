@@ -31,7 +31,9 @@ static const char *const jobs_steps[] = {
     "CREATE TABLE output (job TEXT NOT NULL REFERENCES job (id) ON DELETE CASCADE,"
     " ordinal INTEGER NOT NULL, name TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL,"
     " run_bytes INTEGER NOT NULL, runs INTEGER NOT NULL, blob TEXT, PRIMARY KEY (job, ordinal))"
-    " WITHOUT ROWID;",
+    " WITHOUT ROWID;"
+    "CREATE TABLE profile (job TEXT PRIMARY KEY REFERENCES job (id) ON DELETE CASCADE,"
+    " body TEXT NOT NULL) WITHOUT ROWID;",
 };
 
 static const char *const cache_steps[] = {
