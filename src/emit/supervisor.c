@@ -14,7 +14,8 @@ struct builder {
     struct emit_program *out;
     uint32_t logical;
     uint32_t idle;        /* barriers to sit out before the next instruction */
-    uint32_t table;       /* words of the table used so far */
+    uint32_t table;       /* word of the table where the next phase's descriptor lies */
+    uint32_t call_table;  /* and the next call's: behind all phases */
     uint32_t vertex;      /* next call of the tile, index into index->vertex */
     uint32_t *barriers;   /* counter of the part being emitted */
     struct err *err;
@@ -115,9 +116,9 @@ static void calls(struct builder *b, uint32_t level)
             return;
         }
         flush_idle(b);
-        put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)(RT_TABLES + 4 * b->table));
+        put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)(RT_TABLES + 4 * b->call_table));
         call(b, emit_kernel_addr(b->c->text, &v->variant));
-        b->table += v->word_count;
+        b->call_table += v->word_count;
     }
 }
 
@@ -132,9 +133,13 @@ int emit_tile_program(const struct emit_context *c, const struct emit_tile_layou
         .out = &p,
         .logical = logical,
         .table = EMIT_TABLE_HEAD,
+        .call_table = EMIT_TABLE_HEAD,
         .vertex = c->index->tile_first[logical],
         .barriers = &p.init_barriers,
         .err = err};
+    for (uint32_t i = 0; i < c->host->phase_count; i++) {
+        b.call_table += emit_phase_words(c, logical, i);
+    }
     host_phases(&b, STREAM_INITIALIZE);
     flush_idle(&b);
     uint32_t loop = l->program + 4 * p.count;

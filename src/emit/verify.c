@@ -80,7 +80,7 @@ int emit_verify(const struct emit_context *c, const struct emit_layout *l,
     struct barriers first = {0};
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         const struct emit_tile_layout *x = &l->tiles[t];
-        struct barriers own;
+        struct barriers own = {0};
         int rc = check_program(c, x, t, code->programs[t], &own, err);
         for (uint32_t level = 0; rc == 0 && level < c->tg->level_count; level++) {
             rc = check_row(c, x, t, level, err);
