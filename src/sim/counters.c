@@ -4,12 +4,28 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { NAMED_TILES = 3 /* of each group in a message */ };
+enum {
+    NAMED_TILES = 3, /* of each group in a message */
+    BRI_0 = 0x40800000,
+};
 
+/* The exception is raised at the branch, so the branch tells where it led; after a trace the
+ * program counter itself is 0. */
 bool chip_is_complete(const struct chip_tile *t)
 {
-    return tile_context_state(t->tile, 0) == 3 && tile_etype(t->tile, 0) == CHIP_INVALID_PC &&
-        tile_pc(t->tile, 0) == 0;
+    uint32_t pc = tile_pc(t->tile, 0);
+    if (tile_context_state(t->tile, 0) != 3 || tile_etype(t->tile, 0) != CHIP_INVALID_PC) {
+        return false;
+    }
+    if (pc == 0) {
+        return true;
+    }
+    if (!tile_mem_mapped(pc)) {
+        return false;
+    }
+    uint32_t word = tile_mem_load(t->tile, pc);
+    struct row_insn i = row_decode(word);
+    return word == BRI_0 || (i.op == ROW_OP_BR && tile_m(t->tile, 0, i.reg) == 0);
 }
 
 int chip_fault_context(const struct chip_tile *t)
