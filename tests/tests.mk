@@ -5,3 +5,5 @@ TESTDEPS_asm_errors := asm
 TESTDEPS_device := sim
 TESTDEPS_sim_tile := sim
 TESTDEPS_runtime := kernels sim
+TESTDEPS_worker := reference graph
+TESTDEPS_exchange := sim

@@ -310,7 +310,7 @@ static int send_as_file(const json_t *line, const char *text, size_t n, struct e
 
 int worker_send(json_t *line, struct err *err)
 {
-    CLEANUP(cleanup_free) char *text = line != NULL ? json_dumps(line, JSON_COMPACT) : NULL;
+    CLEANUP(cleanup_free) char *text = line != NULL ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     if (text == NULL) {
         json_decref(line);
         return err_set(err, ERR_COMPILE_OOM, "no memory for an event");
