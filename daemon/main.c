@@ -61,6 +61,7 @@ void daemon_new_id(char ret[PROTO_ID_CHARS + 1])
 struct program {
     struct daemon daemon;
     char *socket_path;    /* to remove at the end, owned */
+    sd_event_source *tick;
     unsigned signals;
     uint64_t stop_by_ms;
 };
@@ -177,7 +178,9 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
     if (d->is_draining && (is_settled(d) || late)) {
         sd_event_exit(d->event, 0);
     }
-    sd_event_source_set_time(source, usec + (d->is_draining ? 50000 : 1000000));
+    uint64_t now = usec;
+    sd_event_now(d->event, CLOCK_MONOTONIC, &now);
+    sd_event_source_set_time(source, now + (d->is_draining ? 50000 : 1000000));
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
@@ -190,6 +193,7 @@ static void begin_stop(struct program *p)
     log_notice("main", "stopping jobs=%u", HASH_COUNT(d->jobs->table));
     server_quiesce(d->server);
     jobs_drain(d->jobs);
+    sd_event_source_set_time(p->tick, 0); /* at once: usually nothing is under way */
 }
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
@@ -212,16 +216,13 @@ static void on_device_change(void *arg)
 static int add_sources(struct program *p, struct err *err)
 {
     struct daemon *d = &p->daemon;
-    sd_event_source *tick = NULL;
     int r;
     if ((r = sd_event_add_signal(d->event, NULL, SIGTERM, on_signal, p)) < 0 ||
         (r = sd_event_add_signal(d->event, NULL, SIGINT, on_signal, p)) < 0 ||
         (r = sd_event_add_time_relative(
-             d->event, &tick, CLOCK_MONOTONIC, 100000, 10000, on_tick, p)) < 0) {
+             d->event, &p->tick, CLOCK_MONOTONIC, 100000, 10000, on_tick, p)) < 0) {
         return err_sys(err, ERR_INTERNAL, -r, "event loop");
     }
-    sd_event_source_set_floating(tick, 1);
-    sd_event_source_unref(tick);
     return 0;
 }
 
@@ -343,6 +344,7 @@ static bool stop(struct program *p)
     jobs_close(d->jobs);
     mailbox_free(d->mailbox);
     runner_free(d->runner);
+    sd_event_source_unref(p->tick);
     sd_event_unref(d->event);
     return true;
 }

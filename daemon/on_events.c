@@ -216,7 +216,7 @@ static void stream_free(struct stream *stream)
 {
     struct event_stream *s = (struct event_stream *)stream;
     if (s->is_watching) {
-        jobs_unwait(stream->request->daemon->jobs, &s->waiter);
+        jobs_unwait(stream->daemon->jobs, &s->waiter);
     }
     free(s);
 }

@@ -34,7 +34,7 @@ void reply_response(struct request *r, unsigned status, struct MHD_Response *res
 
 struct MHD_Response *reply_json_response(json_t *body)
 {
-    char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(body);
     if (text == NULL) {
         return NULL;

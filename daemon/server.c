@@ -15,6 +15,7 @@ struct server {
     struct MHD_Daemon *mhd;
     sd_event_source *io;
     sd_event_source *timer;
+    sd_event_source *soon; /* a turn after the present callbacks: something was resumed */
     bool has_operator_group;
     gid_t operator_group;
     LIST_HEAD(, connection) connections;
@@ -51,6 +52,12 @@ static int on_epoll(sd_event_source *source, int fd, uint32_t events, void *arg)
 }
 
 static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
+{
+    server_turn(arg);
+    return 0;
+}
+
+static int on_soon(sd_event_source *source, void *arg)
 {
     server_turn(arg);
     return 0;
@@ -172,6 +179,8 @@ void request_resume(struct request *r)
     if (r->is_suspended) {
         r->is_suspended = false;
         MHD_resume_connection(r->mhd);
+        /* Driven from outside, the library does not wake its own epoll descriptor for this. */
+        sd_event_source_set_enabled(r->daemon->server->soon, SD_EVENT_ONESHOT);
     }
 }
 
@@ -202,7 +211,7 @@ static void on_stream_free(void *arg)
 {
     struct stream *s = arg;
     LIST_REMOVE(s, link);
-    s->request->daemon->server->stream_count--;
+    s->daemon->server->stream_count--; /* the request is gone by now */
     free(s->data);
     s->free(s);
 }
@@ -231,6 +240,7 @@ void reply_stream(struct request *r, unsigned status, struct MHD_Response **ret_
 {
     struct server *s = r->daemon->server;
     stream->request = r;
+    stream->daemon = r->daemon;
     LIST_INSERT_HEAD(&s->streams, stream, link);
     s->stream_count++;
     *ret_response = MHD_create_response_from_callback(
@@ -296,6 +306,9 @@ int server_start(struct daemon *d, int listen_fd, struct server **ret, struct er
         failed = sd_event_add_time(
             d->event, &s->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, s);
     }
+    if (failed >= 0) {
+        failed = sd_event_add_defer(d->event, &s->soon, on_soon, s);
+    }
     if (failed < 0) {
         server_stop(s);
         return err_sys(err, ERR_INTERNAL, -failed, "event loop");
@@ -345,6 +358,7 @@ void server_stop(struct server *s)
     }
     sd_event_source_disable_unref(s->io);
     sd_event_source_disable_unref(s->timer);
+    sd_event_source_disable_unref(s->soon);
     if (s->mhd != NULL) {
         MHD_stop_daemon(s->mhd);
     }

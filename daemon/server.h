@@ -99,7 +99,8 @@ struct MHD_Response *reply_json_response(json_t *body); /* takes body */
 /* ---- Streams: a body that comes in pieces from elsewhere --------------------------------- */
 
 struct stream {
-    struct request *request;
+    struct request *request;    /* not valid in free() */
+    struct daemon *daemon;
     char *data;                 /* owned: the piece being sent */
     size_t bytes, at;
     bool is_end;                /* after this piece */
