@@ -101,35 +101,37 @@ struct issue {
     const uint32_t *base; /* accumulators that the dot products are added to, 16 */
 };
 
-static inline bool is_finite32(uint32_t bits)
-{
-    return (bits & 0x7F800000u) != 0x7F800000u;
-}
+/* Vectors of four units; `aligned` because tables are not aligned to 32 bytes. */
+typedef double v4d __attribute__((vector_size(32), aligned(8)));
+typedef float v4f __attribute__((vector_size(16), aligned(4)));
+typedef int32_t v4i __attribute__((vector_size(16), aligned(4)));
 
-/* out[k] = base[k] + dot[k] for all units; false when one is not finite. */
+#define EXPONENT 0x7F800000
+
+/* out[k] = base[k] + dot[k] for all units; false when one is not finite. The sum begins with +0,
+ * so that negative zeros add up to +0. */
 static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNITS],
     const double *x, int lanes, const uint32_t *base, uint32_t *out)
 {
-    double sum[UNITS];
-    uint32_t worst = 0;
+    v4i bad = { 0, 0, 0, 0 };
 
-    for (int k = 0; k < UNITS; k++) {
-        sum[k] = 0.0 + w[0][k] * x[0]; /* a sum of negative zeros is +0 */
-    }
-    for (int i = 1; i < lanes; i++) {
-        for (int k = 0; k < UNITS; k++) {
-            sum[k] += w[i][k] * x[i];
+    for (int k = 0; k < UNITS; k += 4) {
+        v4d sum = { 0, 0, 0, 0 };
+        v4f r;
+        v4i bits;
+
+        for (int i = 0; i < lanes; i++) {
+            sum += *(const v4d *)(const void *)&w[i][k] * x[i];
         }
+        bits = (v4i)__builtin_convertvector(sum, v4f);
+        bits &= ((bits & EXPONENT) != 0) | INT32_MIN; /* flush, sign kept */
+        r = *(const v4f *)(const void *)&base[k] + (v4f)bits;
+        bits = (v4i)r;
+        bits &= ((bits & EXPONENT) != 0) | INT32_MIN;
+        bad |= (bits & EXPONENT) == EXPONENT;
+        *(v4i *)(void *)&out[k] = bits;
     }
-    for (int k = 0; k < UNITS; k++) {
-        float dot = (float)sum[k], r;
-        dot = fabsf(dot) < 0x1p-126f ? dot * 0.0f : dot;
-        r = bits_float(base[k]) + dot;
-        r = fabsf(r) < 0x1p-126f ? r * 0.0f : r;
-        out[k] = float_bits(r);
-        worst = (out[k] & 0x7FFFFFFFu) > worst ? out[k] & 0x7FFFFFFFu : worst;
-    }
-    return worst < 0x7F800000u;
+    return (bad[0] | bad[1] | bad[2] | bad[3]) == 0;
 }
 
 static bool dots4(const double (*w)[UNITS], const double *x, const uint32_t *base, uint32_t *out)
@@ -143,7 +145,7 @@ static bool dots8(const double (*w)[UNITS], const double *x, const uint32_t *bas
 }
 
 #if defined(__x86_64__)
-#define WIDE __attribute__((target("avx2"), optimize("O3")))
+#define WIDE __attribute__((target("avx2")))
 
 static WIDE bool dots4_wide(const double (*w)[UNITS], const double *x, const uint32_t *base,
     uint32_t *out)
