@@ -15,22 +15,19 @@ struct arena_chunk {
     _Alignas(64) unsigned char bytes[];
 };
 
-void arena_init(struct arena *a, size_t limit_bytes)
-{
+void arena_init(struct arena *a, size_t limit_bytes) {
     memset(a, 0, sizeof *a);
     a->limit_bytes = limit_bytes;
 }
 
-static void arena_drop_head(struct arena *a)
-{
+static void arena_drop_head(struct arena *a) {
     struct arena_chunk *chunk = a->head;
     a->head = chunk->next;
     a->chunk_bytes -= chunk->size;
     free(chunk);
 }
 
-void arena_done(struct arena *a)
-{
+void arena_done(struct arena *a) {
     if (a == NULL) {
         return;
     }
@@ -41,8 +38,7 @@ void arena_done(struct arena *a)
     a->has_recover = false;
 }
 
-static bool arena_grow(struct arena *a, size_t need)
-{
+static bool arena_grow(struct arena *a, size_t need) {
     size_t size = need > CHUNK_BYTES ? need : CHUNK_BYTES;
     if (a->chunk_bytes + size > a->limit_bytes || a->chunk_bytes + size < size) {
         size = need; /* near the limit take only what is needed */
@@ -64,8 +60,7 @@ static bool arena_grow(struct arena *a, size_t need)
     return true;
 }
 
-void *arena_try_alloc(struct arena *a, size_t size, size_t align)
-{
+void *arena_try_alloc(struct arena *a, size_t size, size_t align) {
     if (a->fail_after == ARENA_FAIL_NOW) {
         return NULL;
     }
@@ -94,8 +89,7 @@ void *arena_try_alloc(struct arena *a, size_t size, size_t align)
     return memset(chunk->bytes + start, 0, size);
 }
 
-void *arena_alloc(struct arena *a, size_t size, size_t align)
-{
+void *arena_alloc(struct arena *a, size_t size, size_t align) {
     void *p = arena_try_alloc(a, size, align);
     if (p == NULL) {
         if (!a->has_recover) {
@@ -106,8 +100,7 @@ void *arena_alloc(struct arena *a, size_t size, size_t align)
     return p;
 }
 
-void *arena_array(struct arena *a, size_t n, size_t size, size_t align)
-{
+void *arena_array(struct arena *a, size_t n, size_t size, size_t align) {
     size_t total;
     if (__builtin_mul_overflow(n, size, &total)) {
         total = SIZE_MAX; /* arena_try_alloc() refuses it */
@@ -115,13 +108,11 @@ void *arena_array(struct arena *a, size_t n, size_t size, size_t align)
     return arena_alloc(a, total, align);
 }
 
-struct arena_mark arena_mark(const struct arena *a)
-{
+struct arena_mark arena_mark(const struct arena *a) {
     return (struct arena_mark){a->head, a->head != NULL ? a->head->used : 0, a->used_bytes};
 }
 
-void arena_rewind(struct arena *a, struct arena_mark mark)
-{
+void arena_rewind(struct arena *a, struct arena_mark mark) {
     while (a->head != mark.chunk) {
         arena_drop_head(a);
     }
@@ -131,8 +122,7 @@ void arena_rewind(struct arena *a, struct arena_mark mark)
     a->used_bytes = mark.used_bytes;
 }
 
-void *arena_memdup(struct arena *a, const void *bytes, size_t n)
-{
+void *arena_memdup(struct arena *a, const void *bytes, size_t n) {
     void *copy = arena_alloc(a, n, 16);
     if (n > 0) {
         memcpy(copy, bytes, n);
@@ -140,20 +130,17 @@ void *arena_memdup(struct arena *a, const void *bytes, size_t n)
     return copy;
 }
 
-char *arena_strndup(struct arena *a, const char *text, size_t n)
-{
+char *arena_strndup(struct arena *a, const char *text, size_t n) {
     char *copy = arena_alloc(a, n + 1, 1);
     memcpy(copy, text, n);
     return copy;
 }
 
-char *arena_strdup(struct arena *a, const char *text)
-{
+char *arena_strdup(struct arena *a, const char *text) {
     return arena_strndup(a, text, strlen(text));
 }
 
-char *arena_printf(struct arena *a, const char *format, ...)
-{
+char *arena_printf(struct arena *a, const char *format, ...) {
     va_list ap;
     va_start(ap, format);
     int n = vsnprintf(NULL, 0, format, ap);

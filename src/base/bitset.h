@@ -35,20 +35,17 @@ uint32_t bitset_next(const struct bitset *s, uint32_t from);
 /* Adds first .. first+n-1. */
 void bitset_add_range(struct bitset *s, uint32_t first, uint32_t n);
 
-static inline void bitset_add(struct bitset *s, uint32_t i)
-{
+static inline void bitset_add(struct bitset *s, uint32_t i) {
     assert(i < s->size);
     s->words[i >> 6] |= (uint64_t)1 << (i & 63);
 }
 
-static inline void bitset_remove(struct bitset *s, uint32_t i)
-{
+static inline void bitset_remove(struct bitset *s, uint32_t i) {
     assert(i < s->size);
     s->words[i >> 6] &= ~((uint64_t)1 << (i & 63));
 }
 
-static inline bool bitset_has(const struct bitset *s, uint32_t i)
-{
+static inline bool bitset_has(const struct bitset *s, uint32_t i) {
     assert(i < s->size);
     return (s->words[i >> 6] >> (i & 63) & 1) != 0;
 }

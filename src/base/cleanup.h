@@ -26,20 +26,17 @@
         taken_;                                                                                    \
     })
 
-static inline void cleanup_free(void *p)
-{
+static inline void cleanup_free(void *p) {
     free(*(void **)p);
 }
 
-static inline void cleanup_close(int *fd)
-{
+static inline void cleanup_close(int *fd) {
     if (*fd >= 0) {
         close(*fd);
     }
 }
 
-static inline void cleanup_fclose(FILE **file)
-{
+static inline void cleanup_fclose(FILE **file) {
     if (*file != NULL) {
         fclose(*file);
     }

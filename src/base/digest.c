@@ -17,8 +17,7 @@ struct digest_ctx {
     EVP_MD_CTX *evp;
 };
 
-struct digest_ctx *digest_new(void)
-{
+struct digest_ctx *digest_new(void) {
     struct digest_ctx *ctx = calloc(1, sizeof *ctx);
     if (ctx == NULL) {
         return NULL;
@@ -31,57 +30,49 @@ struct digest_ctx *digest_new(void)
     return ctx;
 }
 
-void digest_free(struct digest_ctx *ctx)
-{
+void digest_free(struct digest_ctx *ctx) {
     if (ctx != NULL) {
         EVP_MD_CTX_free(ctx->evp);
         free(ctx);
     }
 }
 
-void digest_update(struct digest_ctx *ctx, const void *bytes, size_t n)
-{
+void digest_update(struct digest_ctx *ctx, const void *bytes, size_t n) {
     int ok = n == 0 || EVP_DigestUpdate(ctx->evp, bytes, n) == 1;
     assert(ok); /* fails only before init or after final */
     (void)ok;
 }
 
-void digest_u64(struct digest_ctx *ctx, uint64_t value)
-{
+void digest_u64(struct digest_ctx *ctx, uint64_t value) {
     uint8_t bytes[8];
     store_le64(bytes, value);
     digest_update(ctx, bytes, sizeof bytes);
 }
 
-void digest_text(struct digest_ctx *ctx, const char *text)
-{
+void digest_text(struct digest_ctx *ctx, const char *text) {
     size_t n = strlen(text);
     digest_u64(ctx, n);
     digest_update(ctx, text, n);
 }
 
-void digest_final(struct digest_ctx *ctx, struct digest *ret)
-{
+void digest_final(struct digest_ctx *ctx, struct digest *ret) {
     unsigned n = 0;
     int ok = EVP_DigestFinal_ex(ctx->evp, ret->bytes, &n) == 1 && n == DIGEST_BYTES;
     assert(ok);
     (void)ok;
 }
 
-void digest_of(const void *bytes, size_t n, struct digest *ret)
-{
+void digest_of(const void *bytes, size_t n, struct digest *ret) {
     int ok = EVP_Digest(n > 0 ? bytes : "", n, ret->bytes, NULL, EVP_sha256(), NULL) == 1;
     assert(ok);
     (void)ok;
 }
 
-static void cleanup_digest(struct digest_ctx **ctx)
-{
+static void cleanup_digest(struct digest_ctx **ctx) {
     digest_free(*ctx);
 }
 
-int digest_of_fd(int fd, struct digest *ret, uint64_t *ret_size_bytes, struct err *err)
-{
+int digest_of_fd(int fd, struct digest *ret, uint64_t *ret_size_bytes, struct err *err) {
     CLEANUP(cleanup_digest) struct digest_ctx *ctx = digest_new();
     CLEANUP(cleanup_free) uint8_t *buf = malloc(READ_BYTES);
     if (ctx == NULL || buf == NULL) {
@@ -109,8 +100,7 @@ int digest_of_fd(int fd, struct digest *ret, uint64_t *ret_size_bytes, struct er
     return 0;
 }
 
-void digest_hex(const struct digest *d, char ret_hex[DIGEST_HEX + 1])
-{
+void digest_hex(const struct digest *d, char ret_hex[DIGEST_HEX + 1]) {
     static const char digits[] = "0123456789abcdef";
     for (int i = 0; i < DIGEST_BYTES; i++) {
         ret_hex[2 * i] = digits[d->bytes[i] >> 4];
@@ -119,16 +109,14 @@ void digest_hex(const struct digest *d, char ret_hex[DIGEST_HEX + 1])
     ret_hex[DIGEST_HEX] = '\0';
 }
 
-static int hex_value(char c)
-{
+static int hex_value(char c) {
     if (c >= '0' && c <= '9') {
         return c - '0';
     }
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-bool digest_parse(const char *text, struct digest *ret)
-{
+bool digest_parse(const char *text, struct digest *ret) {
     if (strncmp(text, "sha256:", 7) == 0) {
         text += 7;
     }
@@ -148,7 +136,6 @@ bool digest_parse(const char *text, struct digest *ret)
     return true;
 }
 
-bool digest_equal(const struct digest *a, const struct digest *b)
-{
+bool digest_equal(const struct digest *a, const struct digest *b) {
     return memcmp(a->bytes, b->bytes, DIGEST_BYTES) == 0;
 }

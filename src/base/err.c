@@ -20,36 +20,30 @@ static const struct err_row err_rows[] = {
 
 _Static_assert(sizeof err_rows / sizeof err_rows[0] == ERR_COUNT, "one row a code");
 
-static const struct err_row *err_row(int code)
-{
+static const struct err_row *err_row(int code) {
     if (code < 0) {
         code = -code;
     }
     return code < ERR_COUNT ? &err_rows[code] : &err_rows[ERR_INTERNAL];
 }
 
-const char *err_name(int code)
-{
+const char *err_name(int code) {
     return err_row(code)->name;
 }
 
-const char *err_text(int code)
-{
+const char *err_text(int code) {
     return err_row(code)->text;
 }
 
-int err_http(int code)
-{
+int err_http(int code) {
     return err_row(code)->http;
 }
 
-int err_exit(int code)
-{
+int err_exit(int code) {
     return err_row(code)->exit;
 }
 
-int err_from_name(const char *name)
-{
+int err_from_name(const char *name) {
     for (int code = 1; code < ERR_COUNT; code++) {
         if (strcmp(err_rows[code].name, name) == 0) {
             return code;
@@ -58,8 +52,7 @@ int err_from_name(const char *name)
     return 0;
 }
 
-int err_from_exit(int status)
-{
+int err_from_exit(int status) {
     for (int code = 1; code < ERR_COUNT; code++) {
         if (err_rows[code].exit == status) {
             return code;
@@ -68,16 +61,15 @@ int err_from_exit(int status)
     return 0;
 }
 
-void err_clear(struct err *err)
-{
+void err_clear(struct err *err) {
     if (err != NULL) {
         memset(err, 0, sizeof *err);
     }
 }
 
 __attribute__((format(printf, 5, 0))) static int err_fill(
-    struct err *err, enum err_code code, int sys, const char *where, const char *format, va_list ap)
-{
+    struct err *err, enum err_code code, int sys, const char *where, const char *format,
+    va_list ap) {
     if (err == NULL) {
         return -(int)code;
     }
@@ -95,8 +87,7 @@ __attribute__((format(printf, 5, 0))) static int err_fill(
     return -(int)code;
 }
 
-int err_set(struct err *err, enum err_code code, const char *format, ...)
-{
+int err_set(struct err *err, enum err_code code, const char *format, ...) {
     va_list ap;
     va_start(ap, format);
     int r = err_fill(err, code, 0, NULL, format, ap);
@@ -104,8 +95,7 @@ int err_set(struct err *err, enum err_code code, const char *format, ...)
     return r;
 }
 
-int err_at(struct err *err, enum err_code code, const char *where, const char *format, ...)
-{
+int err_at(struct err *err, enum err_code code, const char *where, const char *format, ...) {
     va_list ap;
     va_start(ap, format);
     int r = err_fill(err, code, 0, where, format, ap);
@@ -113,8 +103,7 @@ int err_at(struct err *err, enum err_code code, const char *where, const char *f
     return r;
 }
 
-int err_sys(struct err *err, enum err_code code, int sys, const char *format, ...)
-{
+int err_sys(struct err *err, enum err_code code, int sys, const char *format, ...) {
     va_list ap;
     va_start(ap, format);
     int r = err_fill(err, code, sys, NULL, format, ap);
@@ -126,8 +115,7 @@ int err_sys(struct err *err, enum err_code code, int sys, const char *format, ..
     return r;
 }
 
-int err_wrap(struct err *err, const char *format, ...)
-{
+int err_wrap(struct err *err, const char *format, ...) {
     if (err == NULL || err->code == 0) {
         return -ERR_INTERNAL;
     }
@@ -143,8 +131,7 @@ int err_wrap(struct err *err, const char *format, ...)
     return -err->code;
 }
 
-int err_where(struct err *err, const char *format, ...)
-{
+int err_where(struct err *err, const char *format, ...) {
     if (err == NULL || err->code == 0) {
         return -ERR_INTERNAL;
     }

@@ -23,10 +23,10 @@ enum err_code {
 };
 
 struct err {
-    int code;       /* enum err_code, 0 when unset */
-    int sys;        /* errno at the failure, 0 when none */
+    int code;        /* enum err_code, 0 when unset */
+    int sys;         /* errno at the failure, 0 when none */
     char where[192]; /* place, empty when unknown */
-    char text[640]; /* one sentence without a full stop */
+    char text[640];  /* one sentence without a full stop */
 };
 
 /* Sets err and returns -code. Keeps errno in err->sys for ERR_IO and friends only through
@@ -47,11 +47,11 @@ int err_where(struct err *err, const char *format, ...) __attribute__((format(pr
 void err_clear(struct err *err);
 
 /* Rows of err.def. Unknown codes answer as ERR_INTERNAL. */
-const char *err_name(int code);   /* "shape_mismatch" */
-const char *err_text(int code);   /* default sentence */
-int err_http(int code);           /* 422 */
-int err_exit(int code);           /* 9 */
+const char *err_name(int code);      /* "shape_mismatch" */
+const char *err_text(int code);      /* default sentence */
+int err_http(int code);              /* 422 */
+int err_exit(int code);              /* 9 */
 int err_from_name(const char *name); /* enum err_code, 0 when unknown */
-int err_from_exit(int status);    /* first code with that exit status, 0 when none */
+int err_from_exit(int status);       /* first code with that exit status, 0 when none */
 
 #endif

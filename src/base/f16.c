@@ -3,22 +3,19 @@
 
 #include <string.h>
 
-static uint32_t f32_bits(float value)
-{
+static uint32_t f32_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static float f32_of_bits(uint32_t bits)
-{
+static float f32_of_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-float f16_to_f32(uint16_t bits)
-{
+float f16_to_f32(uint16_t bits) {
     uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
     uint32_t exponent = (bits >> 10) & 0x1fu;
     uint32_t fraction = bits & 0x3ffu;
@@ -36,8 +33,7 @@ float f16_to_f32(uint16_t bits)
 /* Rounds to a 16-bit format with `fraction_bits` of fraction, to nearest even. The carry out of
  * the fraction runs into the exponent, and out of the largest exponent into infinity: the two
  * fields are neighbours, so one increment does both. */
-static uint16_t round_to_16(double value, int fraction_bits)
-{
+static uint16_t round_to_16(double value, int fraction_bits) {
     int exponent_bits = 15 - fraction_bits;
     int bias = (1 << (exponent_bits - 1)) - 1;
     uint64_t infinity = (((uint64_t)1 << exponent_bits) - 1) << fraction_bits;
@@ -75,22 +71,18 @@ static uint16_t round_to_16(double value, int fraction_bits)
     return (uint16_t)(sign | kept);
 }
 
-uint16_t f16_from_f64(double value)
-{
+uint16_t f16_from_f64(double value) {
     return round_to_16(value, 10);
 }
 
-uint16_t f16_from_f32(float value)
-{
+uint16_t f16_from_f32(float value) {
     return round_to_16((double)value, 10); /* widening is exact */
 }
 
-float bf16_to_f32(uint16_t bits)
-{
+float bf16_to_f32(uint16_t bits) {
     return f32_of_bits((uint32_t)bits << 16);
 }
 
-uint16_t bf16_from_f64(double value)
-{
+uint16_t bf16_from_f64(double value) {
     return round_to_16(value, 7);
 }

@@ -6,11 +6,11 @@
 
 #include <stdint.h>
 
-float f16_to_f32(uint16_t bits);         /* exact */
-uint16_t f16_from_f32(float value);      /* one rounding */
-uint16_t f16_from_f64(double value);     /* one rounding, straight from double */
+float f16_to_f32(uint16_t bits);     /* exact */
+uint16_t f16_from_f32(float value);  /* one rounding */
+uint16_t f16_from_f64(double value); /* one rounding, straight from double */
 
-float bf16_to_f32(uint16_t bits);        /* exact; bfloat16: upper half of a binary32 */
-uint16_t bf16_from_f64(double value);    /* one rounding */
+float bf16_to_f32(uint16_t bits);     /* exact; bfloat16: upper half of a binary32 */
+uint16_t bf16_from_f64(double value); /* one rounding */
 
 #endif

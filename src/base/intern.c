@@ -4,8 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-static uint64_t hash_name(const char *name)
-{
+static uint64_t hash_name(const char *name) {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
     for (const char *p = name; *p != '\0'; p++) {
         h = (h ^ (unsigned char)*p) * 0x100000001b3u;
@@ -14,8 +13,7 @@ static uint64_t hash_name(const char *name)
 }
 
 /* Slot of the name, or the free slot where it belongs. */
-static uint32_t probe(const struct intern *t, const char *name)
-{
+static uint32_t probe(const struct intern *t, const char *name) {
     uint32_t mask = t->slot_count - 1;
     uint32_t at = (uint32_t)hash_name(name) & mask;
     while (t->slots[at] != 0 && strcmp(t->names[t->slots[at] - 1], name) != 0) {
@@ -24,8 +22,7 @@ static uint32_t probe(const struct intern *t, const char *name)
     return at;
 }
 
-static void grow(struct intern *t)
-{
+static void grow(struct intern *t) {
     uint32_t cap = t->cap == 0 ? 32 : t->cap * 2;
     const char **names = ARENA_ARRAY(t->arena, const char *, cap);
     uint32_t *slots = ARENA_ARRAY(t->arena, uint32_t, (size_t)cap * 2);
@@ -41,8 +38,7 @@ static void grow(struct intern *t)
     }
 }
 
-uint32_t intern_add(struct intern *t, const char *name)
-{
+uint32_t intern_add(struct intern *t, const char *name) {
     if (t->count == t->cap) {
         grow(t);
     }
@@ -54,8 +50,7 @@ uint32_t intern_add(struct intern *t, const char *name)
     return t->slots[at] - 1;
 }
 
-uint32_t intern_find(const struct intern *t, const char *name)
-{
+uint32_t intern_find(const struct intern *t, const char *name) {
     if (t->count == 0) {
         return INTERN_NONE;
     }
@@ -63,8 +58,7 @@ uint32_t intern_find(const struct intern *t, const char *name)
     return slot != 0 ? slot - 1 : INTERN_NONE;
 }
 
-const char *intern_name(const struct intern *t, uint32_t id)
-{
+const char *intern_name(const struct intern *t, uint32_t id) {
     assert(id < t->count);
     return t->names[id];
 }

@@ -19,7 +19,7 @@ struct intern {
     const char **names; /* by id */
     uint32_t count;
     uint32_t cap;
-    uint32_t *slots;    /* id + 1, 0 = free; a power of two, at most half full */
+    uint32_t *slots; /* id + 1, 0 = free; a power of two, at most half full */
     uint32_t slot_count;
 };
 

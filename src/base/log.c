@@ -18,31 +18,26 @@ static _Atomic int log_journal = UNSET;
 static log_sink_fn *log_sink;
 static void *log_sink_arg;
 
-void log_set_level(enum log_level level)
-{
+void log_set_level(enum log_level level) {
     atomic_store(&log_level, (int)level);
 }
 
-void log_set_journal(int on)
-{
+void log_set_journal(int on) {
     atomic_store(&log_journal, on != 0);
 }
 
-void log_set_sink(log_sink_fn *sink, void *arg)
-{
+void log_set_sink(log_sink_fn *sink, void *arg) {
     log_sink = sink;
     log_sink_arg = arg;
 }
 
-static int has_journal(void)
-{
+static int has_journal(void) {
     int on = atomic_load(&log_journal);
     return on != UNSET ? on : getenv("JOURNAL_STREAM") != NULL;
 }
 
 /* Copies text, control characters as \xNN, leaving room for a newline and the final 0. */
-static size_t escape(char *line, size_t used, const char *text)
-{
+static size_t escape(char *line, size_t used, const char *text) {
     static const char digits[] = "0123456789abcdef";
     for (const char *p = text; *p != '\0'; p++) {
         unsigned char c = (unsigned char)*p;
@@ -62,8 +57,7 @@ static size_t escape(char *line, size_t used, const char *text)
     return used;
 }
 
-static void write_line(const char *line, size_t n)
-{
+static void write_line(const char *line, size_t n) {
     while (n > 0) {
         ssize_t done = write(STDERR_FILENO, line, n);
         if (done < 0 && errno == EINTR) {
@@ -77,8 +71,7 @@ static void write_line(const char *line, size_t n)
     }
 }
 
-void log_print(enum log_level level, const char *module, const char *format, ...)
-{
+void log_print(enum log_level level, const char *module, const char *format, ...) {
     if ((int)level > atomic_load(&log_level)) {
         return;
     }

@@ -9,8 +9,8 @@ enum log_level { LOG_ERROR = 3, LOG_WARNING = 4, LOG_NOTICE = 5, LOG_INFO = 6, L
 
 typedef void log_sink_fn(enum log_level level, const char *line, void *arg);
 
-void log_set_level(enum log_level level);   /* default LOG_INFO */
-void log_set_journal(int on);               /* default: on when $JOURNAL_STREAM is set */
+void log_set_level(enum log_level level);        /* default LOG_INFO */
+void log_set_journal(int on);                    /* default: on when $JOURNAL_STREAM is set */
 void log_set_sink(log_sink_fn *sink, void *arg); /* NULL restores stderr */
 /* Control characters in the text are escaped, lines are cut at 4 KiB. */
 void log_print(enum log_level level, const char *module, const char *format, ...)

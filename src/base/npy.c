@@ -13,12 +13,12 @@
 #include "base/bytes.h"
 #include "base/cleanup.h"
 
-#define MAGIC_BYTES   8 /* "\x93NUMPY", major, minor */
-#define PREFIX_BYTES  12 /* magic and the longer length field */
-#define MAX_WORD      32
-#define SEEN_DESCR    1u
-#define SEEN_ORDER    2u
-#define SEEN_SHAPE    4u
+#define MAGIC_BYTES  8  /* "\x93NUMPY", major, minor */
+#define PREFIX_BYTES 12 /* magic and the longer length field */
+#define MAX_WORD     32
+#define SEEN_DESCR   1u
+#define SEEN_ORDER   2u
+#define SEEN_SHAPE   4u
 
 struct header_text {
     const char *text; /* borrowed, not terminated */
@@ -27,9 +27,8 @@ struct header_text {
     size_t file_offset; /* of text[0] */
 };
 
-__attribute__((format(printf, 3, 4))) static int npy_fault(
-    const struct header_text *h, struct err *err, const char *format, ...)
-{
+__attribute__((format(printf, 3, 4))) static int
+npy_fault(const struct header_text *h, struct err *err, const char *format, ...) {
     char text[256];
     va_list ap;
     va_start(ap, format);
@@ -40,15 +39,13 @@ __attribute__((format(printf, 3, 4))) static int npy_fault(
     return err_at(err, ERR_TENSOR_FILE, where, "%s", text);
 }
 
-static void skip_blanks(struct header_text *h)
-{
+static void skip_blanks(struct header_text *h) {
     while (h->at < h->size && strchr(" \t\n\r", h->text[h->at]) != NULL && h->text[h->at] != '\0') {
         h->at++;
     }
 }
 
-static bool take(struct header_text *h, char c)
-{
+static bool take(struct header_text *h, char c) {
     skip_blanks(h);
     if (h->at < h->size && h->text[h->at] == c) {
         h->at++;
@@ -57,8 +54,7 @@ static bool take(struct header_text *h, char c)
     return false;
 }
 
-static int take_string(struct header_text *h, char ret_word[MAX_WORD], struct err *err)
-{
+static int take_string(struct header_text *h, char ret_word[MAX_WORD], struct err *err) {
     skip_blanks(h);
     if (h->at >= h->size || (h->text[h->at] != '\'' && h->text[h->at] != '"')) {
         return npy_fault(h, err, "a quoted string is expected");
@@ -81,8 +77,7 @@ static int take_string(struct header_text *h, char ret_word[MAX_WORD], struct er
     return 0;
 }
 
-static int take_dimension(struct header_text *h, struct shape *s, struct err *err)
-{
+static int take_dimension(struct header_text *h, struct shape *s, struct err *err) {
     if (s->rank == TENSOR_MAX_DIMS) {
         return npy_fault(h, err, "more than %d dimensions", TENSOR_MAX_DIMS);
     }
@@ -102,8 +97,7 @@ static int take_dimension(struct header_text *h, struct shape *s, struct err *er
     return 0;
 }
 
-static int take_shape(struct header_text *h, struct shape *ret, struct err *err)
-{
+static int take_shape(struct header_text *h, struct shape *ret, struct err *err) {
     struct shape s = {0};
     if (!take(h, '(')) {
         return npy_fault(h, err, "shape: '(' is expected");
@@ -128,8 +122,7 @@ static int take_shape(struct header_text *h, struct shape *ret, struct err *err)
     return 0;
 }
 
-static int take_order(struct header_text *h, struct err *err)
-{
+static int take_order(struct header_text *h, struct err *err) {
     skip_blanks(h);
     if (h->size - h->at >= 5 && memcmp(h->text + h->at, "False", 5) == 0) {
         h->at += 5;
@@ -141,9 +134,8 @@ static int take_order(struct header_text *h, struct err *err)
     return npy_fault(h, err, "fortran_order: True or False is expected");
 }
 
-static int take_value(struct header_text *h, unsigned which, struct npy_header *ret,
-    struct err *err)
-{
+static int
+take_value(struct header_text *h, unsigned which, struct npy_header *ret, struct err *err) {
     if (which == SEEN_ORDER) {
         return take_order(h, err);
     }
@@ -156,12 +148,11 @@ static int take_value(struct header_text *h, unsigned which, struct npy_header *
         return r;
     }
     ret->dtype = dtype_from_npy(word);
-    return ret->dtype != DTYPE_NONE ? 0 : npy_fault(h, err, "element type '%s' is not supported",
-                                              word);
+    return ret->dtype != DTYPE_NONE ? 0
+                                    : npy_fault(h, err, "element type '%s' is not supported", word);
 }
 
-static int take_dict(struct header_text *h, struct npy_header *ret, struct err *err)
-{
+static int take_dict(struct header_text *h, struct npy_header *ret, struct err *err) {
     unsigned seen = 0;
     if (!take(h, '{')) {
         return npy_fault(h, err, "'{' is expected");
@@ -204,9 +195,8 @@ static int take_dict(struct header_text *h, struct npy_header *ret, struct err *
     return 0;
 }
 
-int npy_parse(const uint8_t *bytes, size_t n, uint64_t file_bytes, struct npy_header *ret,
-    struct err *err)
-{
+int npy_parse(
+    const uint8_t *bytes, size_t n, uint64_t file_bytes, struct npy_header *ret, struct err *err) {
     struct header_text h = {0};
     if (n < MAGIC_BYTES + 2 || memcmp(bytes, "\x93NUMPY", 6) != 0) {
         return npy_fault(&h, err, "not an npy file");
@@ -239,7 +229,8 @@ int npy_parse(const uint8_t *bytes, size_t n, uint64_t file_bytes, struct npy_he
     }
     if (file_bytes < made.data_offset || file_bytes - made.data_offset != made.data_bytes) {
         char shape[160];
-        return npy_fault(&h, err, "shape %s of %s needs %llu bytes of data, the file has %lld",
+        return npy_fault(
+            &h, err, "shape %s of %s needs %llu bytes of data, the file has %lld",
             shape_print(&made.shape, shape, sizeof shape), dtype_name(made.dtype),
             (unsigned long long)made.data_bytes,
             (long long)file_bytes - (long long)made.data_offset);
@@ -248,22 +239,22 @@ int npy_parse(const uint8_t *bytes, size_t n, uint64_t file_bytes, struct npy_he
     return 0;
 }
 
-int npy_print(enum dtype t, const struct shape *s, uint8_t *buf, size_t n, size_t *ret_bytes,
-    struct err *err)
-{
+int npy_print(
+    enum dtype t, const struct shape *s, uint8_t *buf, size_t n, size_t *ret_bytes,
+    struct err *err) {
     if (dtype_npy(t)[0] == '\0') {
         return err_set(err, ERR_DTYPE, "npy has no element type for %s", dtype_name(t));
     }
     char shape[160] = "";
     size_t used = 0;
     for (int i = 0; i < s->rank; i++) {
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", i > 0 ? ", " : "",
-            (long long)s->dim[i]);
+        used += (size_t)snprintf(
+            shape + used, sizeof shape - used, "%s%lld", i > 0 ? ", " : "", (long long)s->dim[i]);
     }
     char text[256];
-    int length = snprintf(text, sizeof text,
-        "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }", dtype_npy(t), shape,
-        s->rank == 1 ? "," : "");
+    int length = snprintf(
+        text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }",
+        dtype_npy(t), shape, s->rank == 1 ? "," : "");
     size_t total = ((size_t)MAGIC_BYTES + 2 + (size_t)length + 1 + 63) & ~(size_t)63;
     if (total > n) {
         return err_set(err, ERR_TOO_LARGE, "npy header of %zu bytes, room for %zu", total, n);
@@ -278,8 +269,7 @@ int npy_print(enum dtype t, const struct shape *s, uint8_t *buf, size_t n, size_
 }
 
 /* Reads up to n bytes at an offset; fewer only at the end of the file. */
-static int read_at(int fd, void *buf, size_t n, uint64_t at, size_t *ret_n, struct err *err)
-{
+static int read_at(int fd, void *buf, size_t n, uint64_t at, size_t *ret_n, struct err *err) {
     size_t done = 0;
     while (done < n) {
         ssize_t got = pread(fd, (uint8_t *)buf + done, n - done, (off_t)(at + done));
@@ -298,8 +288,7 @@ static int read_at(int fd, void *buf, size_t n, uint64_t at, size_t *ret_n, stru
     return 0;
 }
 
-static int load_fd(int fd, const char *name, struct tensor *ret, struct err *err)
-{
+static int load_fd(int fd, const char *name, struct tensor *ret, struct err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         return err_set(err, ERR_IO, "not a regular file");
@@ -332,8 +321,7 @@ static int load_fd(int fd, const char *name, struct tensor *ret, struct err *err
     return 0;
 }
 
-int npy_load(const char *path, const char *name, struct tensor *ret, struct err *err)
-{
+int npy_load(const char *path, const char *name, struct tensor *ret, struct err *err) {
     CLEANUP(cleanup_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         int code = errno == ENOENT ? ERR_MISSING : ERR_IO;
@@ -342,8 +330,7 @@ int npy_load(const char *path, const char *name, struct tensor *ret, struct err 
     return load_fd(fd, name, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
-static int write_all(int fd, const uint8_t *bytes, uint64_t n, struct err *err)
-{
+static int write_all(int fd, const uint8_t *bytes, uint64_t n, struct err *err) {
     while (n > 0) {
         ssize_t done = write(fd, bytes, n);
         if (done < 0 && errno == EINTR) {
@@ -359,8 +346,7 @@ static int write_all(int fd, const uint8_t *bytes, uint64_t n, struct err *err)
     return 0;
 }
 
-int npy_save(const char *path, const struct tensor *t, struct err *err)
-{
+int npy_save(const char *path, const struct tensor *t, struct err *err) {
     uint8_t head[512];
     size_t head_bytes = 0;
     int r = npy_print(t->dtype, &t->shape, head, sizeof head, &head_bytes, err);

@@ -12,11 +12,11 @@
 #include "base/bytes.h"
 #include "base/cleanup.h"
 
-#define MAX_DEPTH 3                                /* file, tensor, shape */
-#define MAX_ITEMS (16 * SAFETENSORS_MAX_TENSORS)   /* commas and containers in the header */
+#define MAX_DEPTH 3                              /* file, tensor, shape */
+#define MAX_ITEMS (16 * SAFETENSORS_MAX_TENSORS) /* commas and containers in the header */
 
-static int read_exact(int fd, void *buf, size_t n, uint64_t at, const char *label, struct err *err)
-{
+static int
+read_exact(int fd, void *buf, size_t n, uint64_t at, const char *label, struct err *err) {
     size_t done = 0;
     while (done < n) {
         ssize_t got = pread(fd, (uint8_t *)buf + done, n - done, (off_t)(at + done));
@@ -27,7 +27,8 @@ static int read_exact(int fd, void *buf, size_t n, uint64_t at, const char *labe
             return err_sys(err, ERR_IO, errno, "'%s': cannot read", label);
         }
         if (got == 0) {
-            return err_at(err, ERR_TENSOR_FILE, label, "file ends at byte %llu, inside its header",
+            return err_at(
+                err, ERR_TENSOR_FILE, label, "file ends at byte %llu, inside its header",
                 (unsigned long long)(at + done));
         }
         done += (size_t)got;
@@ -35,8 +36,7 @@ static int read_exact(int fd, void *buf, size_t n, uint64_t at, const char *labe
     return 0;
 }
 
-static int scan_text(const char *text, size_t n, const char *label, struct err *err)
-{
+static int scan_text(const char *text, size_t n, const char *label, struct err *err) {
     size_t depth = 0;
     size_t items = 0;
     bool in_string = false;
@@ -54,21 +54,22 @@ static int scan_text(const char *text, size_t n, const char *label, struct err *
         items += c == ',' || c == '{' || c == '[';
         depth += c == '{' || c == '[';
         if (depth > MAX_DEPTH) {
-            return err_at(err, ERR_TENSOR_FILE, label, "header byte %zu: nested deeper than %d", i,
+            return err_at(
+                err, ERR_TENSOR_FILE, label, "header byte %zu: nested deeper than %d", i,
                 MAX_DEPTH);
         }
         if (items > MAX_ITEMS) {
-            return err_at(err, ERR_TENSOR_FILE, label, "header byte %zu: more than %d items", i,
-                MAX_ITEMS);
+            return err_at(
+                err, ERR_TENSOR_FILE, label, "header byte %zu: more than %d items", i, MAX_ITEMS);
         }
         depth -= depth > 0 && (c == '}' || c == ']');
     }
     return 0;
 }
 
-static int read_header(int fd, const char *label, json_t **ret, uint64_t *ret_data_offset,
-    uint64_t *ret_file_bytes, struct err *err)
-{
+static int read_header(
+    int fd, const char *label, json_t **ret, uint64_t *ret_data_offset, uint64_t *ret_file_bytes,
+    struct err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) {
         return err_sys(err, ERR_IO, errno, "'%s'", label);
@@ -84,9 +85,9 @@ static int read_header(int fd, const char *label, json_t **ret, uint64_t *ret_da
     }
     uint64_t size = load_le64(prefix);
     if (size > SAFETENSORS_MAX_HEADER_BYTES || size > file_bytes - 8) {
-        return err_at(err, ERR_TENSOR_FILE, label,
-            "header of %llu bytes, at most %u and the file has %llu", (unsigned long long)size,
-            SAFETENSORS_MAX_HEADER_BYTES, (unsigned long long)file_bytes);
+        return err_at(
+            err, ERR_TENSOR_FILE, label, "header of %llu bytes, at most %u and the file has %llu",
+            (unsigned long long)size, SAFETENSORS_MAX_HEADER_BYTES, (unsigned long long)file_bytes);
     }
     CLEANUP(cleanup_free) char *text = malloc(size + 1);
     if (text == NULL) {
@@ -102,8 +103,8 @@ static int read_header(int fd, const char *label, json_t **ret, uint64_t *ret_da
     json_error_t fault;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &fault);
     if (root == NULL) {
-        return err_at(err, ERR_TENSOR_FILE, label, "header byte %d: %s", fault.position,
-            fault.text);
+        return err_at(
+            err, ERR_TENSOR_FILE, label, "header byte %d: %s", fault.position, fault.text);
     }
     *ret = root;
     *ret_data_offset = 8 + size;
@@ -111,8 +112,7 @@ static int read_header(int fd, const char *label, json_t **ret, uint64_t *ret_da
     return 0;
 }
 
-static int read_shape(const json_t *array, struct shape *ret)
-{
+static int read_shape(const json_t *array, struct shape *ret) {
     if (!json_is_array(array) || json_array_size(array) > TENSOR_MAX_DIMS) {
         return -1;
     }
@@ -128,24 +128,27 @@ static int read_shape(const json_t *array, struct shape *ret)
     return 0;
 }
 
-static int read_entry(const char *name, const json_t *object, const char *label,
-    uint64_t data_offset, uint64_t file_bytes, struct safetensors_entry *ret, struct err *err)
-{
+static int read_entry(
+    const char *name, const json_t *object, const char *label, uint64_t data_offset,
+    uint64_t file_bytes, struct safetensors_entry *ret, struct err *err) {
     const json_t *type = json_object_get(object, "dtype");
     const json_t *offsets = json_object_get(object, "data_offsets");
     struct safetensors_entry e = {0};
     if (!json_is_object(object) || json_object_size(object) != 3 || !json_is_string(type) ||
         json_array_size(offsets) != 2) {
-        return err_at(err, ERR_TENSOR_FILE, label,
+        return err_at(
+            err, ERR_TENSOR_FILE, label,
             "tensor '%.100s': exactly dtype, shape and two data_offsets are expected", name);
     }
     e.dtype = dtype_from_safetensors(json_string_value(type));
     if (e.dtype == DTYPE_NONE) {
-        return err_at(err, ERR_TENSOR_FILE, label, "tensor '%.100s': element type '%.32s' is not supported",
+        return err_at(
+            err, ERR_TENSOR_FILE, label, "tensor '%.100s': element type '%.32s' is not supported",
             name, json_string_value(type));
     }
     if (read_shape(json_object_get(object, "shape"), &e.shape) < 0) {
-        return err_at(err, ERR_TENSOR_FILE, label,
+        return err_at(
+            err, ERR_TENSOR_FILE, label,
             "tensor '%.100s': shape is not a list of at most %d counts", name, TENSOR_MAX_DIMS);
     }
     int r = shape_elements(&e.shape, e.dtype, NULL, &e.size_bytes, err);
@@ -158,13 +161,15 @@ static int read_entry(const char *name, const json_t *object, const char *label,
     if (!json_is_integer(begin) || !json_is_integer(end) || json_integer_value(begin) < 0 ||
         json_integer_value(end) < json_integer_value(begin) ||
         (uint64_t)json_integer_value(end) > data_bytes) {
-        return err_at(err, ERR_TENSOR_FILE, label,
+        return err_at(
+            err, ERR_TENSOR_FILE, label,
             "tensor '%.100s': data_offsets are not a range of the %llu data bytes", name,
             (unsigned long long)data_bytes);
     }
     uint64_t given = (uint64_t)(json_integer_value(end) - json_integer_value(begin));
     if (given != e.size_bytes) {
-        return err_at(err, ERR_TENSOR_FILE, label,
+        return err_at(
+            err, ERR_TENSOR_FILE, label,
             "tensor '%.100s': data_offsets span %llu bytes, dtype and shape need %llu", name,
             (unsigned long long)given, (unsigned long long)e.size_bytes);
     }
@@ -178,8 +183,7 @@ static int read_entry(const char *name, const json_t *object, const char *label,
 }
 
 /* Order of the data; empty tensors before the one that starts at the same byte. */
-static int by_offset(const void *pa, const void *pb)
-{
+static int by_offset(const void *pa, const void *pb) {
     const struct safetensors_entry *a = pa;
     const struct safetensors_entry *b = pb;
     if (a->offset != b->offset) {
@@ -191,30 +195,31 @@ static int by_offset(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
-static int by_name(const void *pa, const void *pb)
-{
+static int by_name(const void *pa, const void *pb) {
     const struct safetensors_entry *a = pa;
     const struct safetensors_entry *b = pb;
     return strcmp(a->name, b->name);
 }
 
-static int check_cover(struct safetensors *s, const char *label, uint64_t data_offset,
-    uint64_t file_bytes, struct err *err)
-{
+static int check_cover(
+    struct safetensors *s, const char *label, uint64_t data_offset, uint64_t file_bytes,
+    struct err *err) {
     uint64_t at = data_offset;
     if (s->count > 0) {
         qsort(s->entries, s->count, sizeof *s->entries, by_offset);
     }
     for (size_t i = 0; i < s->count; i++) {
         if (s->entries[i].offset != at) {
-            return err_at(err, ERR_TENSOR_FILE, label, "tensor '%.100s': %s at data byte %llu",
+            return err_at(
+                err, ERR_TENSOR_FILE, label, "tensor '%.100s': %s at data byte %llu",
                 s->entries[i].name, s->entries[i].offset < at ? "overlap" : "gap",
                 (unsigned long long)(s->entries[i].offset - data_offset));
         }
         at += s->entries[i].size_bytes;
     }
     if (at != file_bytes) {
-        return err_at(err, ERR_TENSOR_FILE, label, "tensors end at byte %llu, the file at %llu",
+        return err_at(
+            err, ERR_TENSOR_FILE, label, "tensors end at byte %llu, the file at %llu",
             (unsigned long long)at, (unsigned long long)file_bytes);
     }
     if (s->count > 0) {
@@ -223,17 +228,18 @@ static int check_cover(struct safetensors *s, const char *label, uint64_t data_o
     return 0;
 }
 
-static int read_entries(json_t *root, const char *label, uint64_t data_offset, uint64_t file_bytes,
-    struct safetensors *s, struct err *err)
-{
+static int read_entries(
+    json_t *root, const char *label, uint64_t data_offset, uint64_t file_bytes,
+    struct safetensors *s, struct err *err) {
     const char *name;
     json_t *object;
     if (!json_is_object(root)) {
         return err_at(err, ERR_TENSOR_FILE, label, "header is not a JSON object");
     }
     if (json_object_size(root) > SAFETENSORS_MAX_TENSORS) {
-        return err_at(err, ERR_TENSOR_FILE, label, "%zu tensors, at most %d",
-            json_object_size(root), SAFETENSORS_MAX_TENSORS);
+        return err_at(
+            err, ERR_TENSOR_FILE, label, "%zu tensors, at most %d", json_object_size(root),
+            SAFETENSORS_MAX_TENSORS);
     }
     s->entries = calloc(json_object_size(root) + 1, sizeof *s->entries);
     if (s->entries == NULL) {
@@ -243,8 +249,8 @@ static int read_entries(json_t *root, const char *label, uint64_t data_offset, u
         if (strcmp(name, "__metadata__") == 0) {
             continue;
         }
-        int r = read_entry(
-            name, object, label, data_offset, file_bytes, &s->entries[s->count], err);
+        int r =
+            read_entry(name, object, label, data_offset, file_bytes, &s->entries[s->count], err);
         if (r < 0) {
             return r;
         }
@@ -253,8 +259,7 @@ static int read_entries(json_t *root, const char *label, uint64_t data_offset, u
     return check_cover(s, label, data_offset, file_bytes, err);
 }
 
-int safetensors_open(int fd, const char *label, struct safetensors *ret, struct err *err)
-{
+int safetensors_open(int fd, const char *label, struct safetensors *ret, struct err *err) {
     json_t *root = NULL;
     uint64_t data_offset = 0;
     uint64_t file_bytes = 0;
@@ -273,8 +278,7 @@ int safetensors_open(int fd, const char *label, struct safetensors *ret, struct 
     return 0;
 }
 
-void safetensors_done(struct safetensors *s)
-{
+void safetensors_done(struct safetensors *s) {
     if (s != NULL) {
         for (size_t i = 0; i < s->count; i++) {
             free(s->entries[i].name);
@@ -284,8 +288,7 @@ void safetensors_done(struct safetensors *s)
     }
 }
 
-const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name)
-{
+const struct safetensors_entry *safetensors_find(const struct safetensors *s, const char *name) {
     size_t low = 0;
     size_t high = s->count;
     while (low < high) {

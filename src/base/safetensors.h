@@ -12,7 +12,7 @@ struct safetensors_entry {
     char *name; /* owned by the index */
     enum dtype dtype;
     struct shape shape;
-    uint64_t offset;     /* from the start of the file */
+    uint64_t offset; /* from the start of the file */
     uint64_t size_bytes;
 };
 

@@ -27,23 +27,19 @@ static const struct dtype_row dtype_rows[] = {
 
 _Static_assert(sizeof dtype_rows / sizeof dtype_rows[0] == DTYPE_COUNT, "one row a type");
 
-size_t dtype_bytes(enum dtype t)
-{
+size_t dtype_bytes(enum dtype t) {
     return dtype_rows[t].bytes;
 }
 
-const char *dtype_name(enum dtype t)
-{
+const char *dtype_name(enum dtype t) {
     return dtype_rows[t].name;
 }
 
-const char *dtype_npy(enum dtype t)
-{
+const char *dtype_npy(enum dtype t) {
     return dtype_rows[t].npy;
 }
 
-enum dtype dtype_from_name(const char *name)
-{
+enum dtype dtype_from_name(const char *name) {
     for (int t = 1; t < DTYPE_COUNT; t++) {
         if (strcmp(dtype_rows[t].name, name) == 0) {
             return (enum dtype)t;
@@ -52,8 +48,7 @@ enum dtype dtype_from_name(const char *name)
     return DTYPE_NONE;
 }
 
-enum dtype dtype_from_npy(const char *descr)
-{
+enum dtype dtype_from_npy(const char *descr) {
     if (descr[0] == '\0') {
         return DTYPE_NONE;
     }
@@ -70,8 +65,7 @@ enum dtype dtype_from_npy(const char *descr)
     return DTYPE_NONE;
 }
 
-enum dtype dtype_from_safetensors(const char *name)
-{
+enum dtype dtype_from_safetensors(const char *name) {
     for (int t = 1; t < DTYPE_COUNT; t++) {
         if (strcmp(dtype_rows[t].safetensors, name) == 0) {
             return (enum dtype)t;
@@ -80,9 +74,9 @@ enum dtype dtype_from_safetensors(const char *name)
     return DTYPE_NONE;
 }
 
-int shape_elements(const struct shape *s, enum dtype t, uint64_t *ret_elements, uint64_t *ret_bytes,
-    struct err *err)
-{
+int shape_elements(
+    const struct shape *s, enum dtype t, uint64_t *ret_elements, uint64_t *ret_bytes,
+    struct err *err) {
     char text[160];
     if (s->rank < 0 || s->rank > TENSOR_MAX_DIMS) {
         return err_set(err, ERR_SHAPE, "%d dimensions, at most %d", s->rank, TENSOR_MAX_DIMS);
@@ -90,7 +84,8 @@ int shape_elements(const struct shape *s, enum dtype t, uint64_t *ret_elements, 
     bool is_empty = false;
     for (int i = 0; i < s->rank; i++) {
         if (s->dim[i] < 0) {
-            return err_set(err, ERR_SHAPE, "shape %s: dimension %d is negative",
+            return err_set(
+                err, ERR_SHAPE, "shape %s: dimension %d is negative",
                 shape_print(s, text, sizeof text), i);
         }
         is_empty = is_empty || s->dim[i] == 0;
@@ -99,7 +94,8 @@ int shape_elements(const struct shape *s, enum dtype t, uint64_t *ret_elements, 
     uint64_t n = is_empty ? 0 : 1;
     for (int i = 0; i < s->rank && !is_empty; i++) {
         if ((uint64_t)s->dim[i] > MAX_TENSOR_BYTES / size / n) {
-            return err_set(err, ERR_TOO_LARGE, "shape %s of %s: more than 2^48 bytes",
+            return err_set(
+                err, ERR_TOO_LARGE, "shape %s of %s: more than 2^48 bytes",
                 shape_print(s, text, sizeof text), dtype_name(t));
         }
         n *= (uint64_t)s->dim[i];
@@ -113,8 +109,7 @@ int shape_elements(const struct shape *s, enum dtype t, uint64_t *ret_elements, 
     return 0;
 }
 
-bool shape_equal(const struct shape *a, const struct shape *b)
-{
+bool shape_equal(const struct shape *a, const struct shape *b) {
     if (a->rank != b->rank) {
         return false;
     }
@@ -126,8 +121,7 @@ bool shape_equal(const struct shape *a, const struct shape *b)
     return true;
 }
 
-const char *shape_print(const struct shape *s, char *buf, size_t n)
-{
+const char *shape_print(const struct shape *s, char *buf, size_t n) {
     size_t used = (size_t)snprintf(buf, n, "[");
     for (int i = 0; i < s->rank && i < TENSOR_MAX_DIMS && used < n; i++) {
         used += (size_t)snprintf(
@@ -139,8 +133,7 @@ const char *shape_print(const struct shape *s, char *buf, size_t n)
     return buf;
 }
 
-void tensor_done(struct tensor *t)
-{
+void tensor_done(struct tensor *t) {
     if (t != NULL) {
         free(t->name);
         free(t->bytes);
@@ -148,8 +141,7 @@ void tensor_done(struct tensor *t)
     }
 }
 
-void tensor_set_done(struct tensor_set *s)
-{
+void tensor_set_done(struct tensor_set *s) {
     if (s != NULL) {
         for (size_t i = 0; i < s->count; i++) {
             tensor_done(&s->items[i]);
@@ -159,9 +151,8 @@ void tensor_set_done(struct tensor_set *s)
     }
 }
 
-int tensor_init(struct tensor *ret, const char *name, enum dtype t, const struct shape *s,
-    struct err *err)
-{
+int tensor_init(
+    struct tensor *ret, const char *name, enum dtype t, const struct shape *s, struct err *err) {
     uint64_t bytes = 0;
     int r = shape_elements(s, t, NULL, &bytes, err);
     if (r < 0) {
@@ -172,29 +163,27 @@ int tensor_init(struct tensor *ret, const char *name, enum dtype t, const struct
     made.bytes = calloc(1, bytes > 0 ? bytes : 1);
     if (made.name == NULL || made.bytes == NULL) {
         tensor_done(&made);
-        return err_set(err, ERR_NOMEM, "tensor '%s': no memory for %llu bytes", name,
+        return err_set(
+            err, ERR_NOMEM, "tensor '%s': no memory for %llu bytes", name,
             (unsigned long long)bytes);
     }
     *ret = made;
     return 0;
 }
 
-static double f64_of_bits(uint64_t bits)
-{
+static double f64_of_bits(uint64_t bits) {
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static float f32_of_bits(uint32_t bits)
-{
+static float f32_of_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-double tensor_get(enum dtype t, const uint8_t *bytes, uint64_t index)
-{
+double tensor_get(enum dtype t, const uint8_t *bytes, uint64_t index) {
     const uint8_t *p = bytes + index * dtype_bytes(t);
     switch (t) {
     case DTYPE_BOOL:
@@ -231,8 +220,7 @@ double tensor_get(enum dtype t, const uint8_t *bytes, uint64_t index)
 }
 
 /* Nearest integer, ties to even, saturating at a type of `bits` bits; NaN gives 0. */
-static uint64_t saturate(double value, int bits, bool is_signed)
-{
+static uint64_t saturate(double value, int bits, bool is_signed) {
     value = nearbyint(value);
     if (isnan(value)) {
         return 0;
@@ -250,8 +238,7 @@ static uint64_t saturate(double value, int bits, bool is_signed)
     return value <= 0 ? 0 : (uint64_t)value;
 }
 
-static void put_float(enum dtype t, uint8_t *p, double value)
-{
+static void put_float(enum dtype t, uint8_t *p, double value) {
     float single = (float)value;
     uint32_t bits32;
     uint64_t bits64;
@@ -268,8 +255,7 @@ static void put_float(enum dtype t, uint8_t *p, double value)
     }
 }
 
-void tensor_put(enum dtype t, uint8_t *bytes, uint64_t index, double value)
-{
+void tensor_put(enum dtype t, uint8_t *bytes, uint64_t index, double value) {
     uint8_t *p = bytes + index * dtype_bytes(t);
     switch (t) {
     case DTYPE_BOOL:

@@ -34,23 +34,24 @@ enum dtype {
 #define X(NAME, onnx, bytes, npy, st) DTYPE_##NAME,
     DTYPE_LIST(X)
 #undef X
-    DTYPE_COUNT
+        DTYPE_COUNT
 };
 
-size_t dtype_bytes(enum dtype t);          /* 0 for DTYPE_NONE */
-const char *dtype_name(enum dtype t);      /* "float16" */
-const char *dtype_npy(enum dtype t);       /* "<f2", "" when npy has none */
+size_t dtype_bytes(enum dtype t);     /* 0 for DTYPE_NONE */
+const char *dtype_name(enum dtype t); /* "float16" */
+const char *dtype_npy(enum dtype t);  /* "<f2", "" when npy has none */
 enum dtype dtype_from_name(const char *name);
-enum dtype dtype_from_npy(const char *descr);        /* '=' and '|' accepted for one byte */
+enum dtype dtype_from_npy(const char *descr); /* '=' and '|' accepted for one byte */
 enum dtype dtype_from_safetensors(const char *name);
 
 struct shape {
-    int rank;                       /* 0..TENSOR_MAX_DIMS */
-    int64_t dim[TENSOR_MAX_DIMS];   /* >= 0; unused entries 0 */
+    int rank;                     /* 0..TENSOR_MAX_DIMS */
+    int64_t dim[TENSOR_MAX_DIMS]; /* >= 0; unused entries 0 */
 };
 
 /* Product of the dimensions; -ERR_TOO_LARGE when it or its bytes pass 2^48. */
-int shape_elements(const struct shape *s, enum dtype t, uint64_t *ret_elements, uint64_t *ret_bytes,
+int shape_elements(
+    const struct shape *s, enum dtype t, uint64_t *ret_elements, uint64_t *ret_bytes,
     struct err *err);
 bool shape_equal(const struct shape *a, const struct shape *b);
 /* "[2,3]"; returns buf. */
@@ -58,10 +59,10 @@ const char *shape_print(const struct shape *s, char *buf, size_t n);
 
 /* A named tensor with its bytes. */
 struct tensor {
-    char *name;        /* owned */
+    char *name; /* owned */
     enum dtype dtype;
     struct shape shape;
-    uint8_t *bytes;    /* owned; elements * dtype_bytes(dtype) */
+    uint8_t *bytes; /* owned; elements * dtype_bytes(dtype) */
     uint64_t size_bytes;
 };
 
@@ -73,8 +74,8 @@ struct tensor_set {
 void tensor_done(struct tensor *t);
 void tensor_set_done(struct tensor_set *s);
 /* Allocates zeroed bytes. */
-int tensor_init(struct tensor *ret, const char *name, enum dtype t, const struct shape *s,
-    struct err *err);
+int tensor_init(
+    struct tensor *ret, const char *name, enum dtype t, const struct shape *s, struct err *err);
 /* One element as a double, and back with one rounding. The index is a flat C-order one. */
 double tensor_get(enum dtype t, const uint8_t *bytes, uint64_t index);
 void tensor_put(enum dtype t, uint8_t *bytes, uint64_t index, double value);

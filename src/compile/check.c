@@ -18,7 +18,7 @@
 
 /* A range of a mapped file. */
 struct mapping {
-    uint8_t *base;   /* owned mapping, NULL when none */
+    uint8_t *base; /* owned mapping, NULL when none */
     uint64_t size;
     const uint8_t *bytes; /* of the first run; NULL: the model generates it */
 };
@@ -27,7 +27,7 @@ struct check {
     struct worker_job *job;
     const struct graph *g;
     uint64_t runs;
-    struct mapping *inputs;     /* by ordinal, owned */
+    struct mapping *inputs; /* by ordinal, owned */
     struct mapping *parameters;
     struct mapping *outputs;
     const uint8_t **input_bytes; /* of the present run */
@@ -36,8 +36,7 @@ struct check {
     double *argmax_sum;
 };
 
-static void unmap_all(struct mapping *list, uint32_t count)
-{
+static void unmap_all(struct mapping *list, uint32_t count) {
     for (uint32_t i = 0; list != NULL && i < count; i++) {
         if (list[i].base != NULL) {
             munmap(list[i].base, list[i].size);
@@ -46,8 +45,7 @@ static void unmap_all(struct mapping *list, uint32_t count)
     free(list);
 }
 
-static void check_done(struct check *c)
-{
+static void check_done(struct check *c) {
     unmap_all(c->inputs, c->g->input_count);
     unmap_all(c->parameters, c->g->parameter_count);
     unmap_all(c->outputs, c->g->output_count);
@@ -57,8 +55,7 @@ static void check_done(struct check *c)
     free(c->argmax_sum);
 }
 
-static int check_init(struct check *c, struct err *err)
-{
+static int check_init(struct check *c, struct err *err) {
     const struct graph *g = c->g;
     c->inputs = calloc(g->input_count + 1, sizeof *c->inputs);
     c->parameters = calloc(g->parameter_count + 1, sizeof *c->parameters);
@@ -75,16 +72,17 @@ static int check_init(struct check *c, struct err *err)
     return 0;
 }
 
-static int map_range(int fd, uint64_t offset, uint64_t bytes, const char *name,
-    struct mapping *ret, struct err *err)
-{
+static int map_range(
+    int fd, uint64_t offset, uint64_t bytes, const char *name, struct mapping *ret,
+    struct err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         return err_set(err, ERR_IO, "data of '%s' is no regular file", name);
     }
     uint64_t size = (uint64_t)st.st_size;
     if (offset > size || size - offset < bytes || size == 0) {
-        return err_set(err, ERR_INPUT, "'%s': bytes %llu to %llu of a file of %llu", name,
+        return err_set(
+            err, ERR_INPUT, "'%s': bytes %llu to %llu of a file of %llu", name,
             (unsigned long long)offset, (unsigned long long)(offset + bytes),
             (unsigned long long)size);
     }
@@ -96,27 +94,27 @@ static int map_range(int fd, uint64_t offset, uint64_t bytes, const char *name,
     return 0;
 }
 
-static uint64_t value_bytes(const struct graph_value *v)
-{
+static uint64_t value_bytes(const struct graph_value *v) {
     uint64_t bytes = 0;
     return shape_elements(&v->shape, v->dtype, NULL, &bytes, NULL) == 0 ? bytes : 0;
 }
 
 /* One entry of check.inputs or check.outputs. */
-static int map_entry(struct check *c, const json_t *entry, const struct graph_value *v,
-    struct mapping *ret, struct err *err)
-{
+static int map_entry(
+    struct check *c, const json_t *entry, const struct graph_value *v, struct mapping *ret,
+    struct err *err) {
     const char *blob = json_string_value(json_object_get(entry, "blob"));
     const char *file = json_string_value(json_object_get(entry, "file"));
     const json_t *offset = json_object_get(entry, "offset");
     const json_t *bytes = json_object_get(entry, "bytes");
     if (!json_is_integer(offset) || json_integer_value(offset) < 0 || !json_is_integer(bytes) ||
         (blob == NULL) == (file == NULL) || (file != NULL && !worker_is_plain_name(file))) {
-        return err_set(err, ERR_BAD_JOB,
-            "'%s': one of blob and file, offset and bytes are required", v->name);
+        return err_set(
+            err, ERR_BAD_JOB, "'%s': one of blob and file, offset and bytes are required", v->name);
     }
     if ((uint64_t)json_integer_value(bytes) != c->runs * value_bytes(v)) {
-        return err_set(err, ERR_INPUT, "'%s': %lld bytes, %llu runs of %llu are needed", v->name,
+        return err_set(
+            err, ERR_INPUT, "'%s': %lld bytes, %llu runs of %llu are needed", v->name,
             (long long)json_integer_value(bytes), (unsigned long long)c->runs,
             (unsigned long long)value_bytes(v));
     }
@@ -132,13 +130,14 @@ static int map_entry(struct check *c, const json_t *entry, const struct graph_va
             return err_sys(err, errno == ENOENT ? ERR_MISSING : ERR_IO, errno, "'%s'", file);
         }
     }
-    return map_range(fd, (uint64_t)json_integer_value(offset),
-        (uint64_t)json_integer_value(bytes), v->name, ret, err);
+    return map_range(
+        fd, (uint64_t)json_integer_value(offset), (uint64_t)json_integer_value(bytes), v->name, ret,
+        err);
 }
 
-static int map_entries(struct check *c, const char *member, const struct value_id *ids,
-    uint32_t count, bool is_required, struct mapping *list, struct err *err)
-{
+static int map_entries(
+    struct check *c, const char *member, const struct value_id *ids, uint32_t count,
+    bool is_required, struct mapping *list, struct err *err) {
     const json_t *entries = json_object_get(c->job->check, member);
     for (uint32_t i = 0; i < count; i++) {
         const struct graph_value *v = &c->g->values[ids[i].n];
@@ -160,8 +159,7 @@ static int map_entries(struct check *c, const char *member, const struct value_i
     return 0;
 }
 
-static int map_parameters(struct check *c, struct err *err)
-{
+static int map_parameters(struct check *c, struct err *err) {
     for (uint32_t i = 0; i < c->g->parameter_count; i++) {
         const struct graph_value *v = &c->g->values[c->g->parameters[i].n];
         if (v->source.kind != SOURCE_FILE) {
@@ -171,8 +169,8 @@ static int map_parameters(struct check *c, struct err *err)
         if (fd < 0) {
             return fd;
         }
-        int r = map_range(
-            fd, v->source.file_offset, value_bytes(v), v->name, &c->parameters[i], err);
+        int r =
+            map_range(fd, v->source.file_offset, value_bytes(v), v->name, &c->parameters[i], err);
         if (r < 0) {
             return r;
         }
@@ -182,9 +180,8 @@ static int map_parameters(struct check *c, struct err *err)
 }
 
 /* Keeps the run that is worst: a failed one before a passed one, then the larger error. */
-static void keep_worst(struct check *c, uint32_t output, uint64_t run, uint64_t elements,
-    struct reference_error e)
-{
+static void keep_worst(
+    struct check *c, uint32_t output, uint64_t run, uint64_t elements, struct reference_error e) {
     struct reference_error *worst = &c->worst[output];
     c->argmax_sum[output] += e.argmax_equal;
     e.worst_index += run * elements;
@@ -194,8 +191,7 @@ static void keep_worst(struct check *c, uint32_t output, uint64_t run, uint64_t 
     }
 }
 
-static int check_one_run(struct check *c, uint64_t run, struct err *err)
-{
+static int check_one_run(struct check *c, uint64_t run, struct err *err) {
     const struct graph *g = c->g;
     bool is_f16 = c->job->options.accumulate == ACCUMULATE_F16;
     for (uint32_t i = 0; i < g->input_count; i++) {
@@ -209,8 +205,8 @@ static int check_one_run(struct check *c, uint64_t run, struct err *err)
     for (uint32_t i = 0; i < g->output_count && r == 0; i++) {
         const struct graph_value *v = &g->values[g->outputs[i].n];
         struct reference_error e;
-        reference_compare(g, i, is_f16, &expected.items[i],
-            c->outputs[i].bytes + run * value_bytes(v), &e);
+        reference_compare(
+            g, i, is_f16, &expected.items[i], c->outputs[i].bytes + run * value_bytes(v), &e);
         keep_worst(c, i, run, value_bytes(v) / dtype_bytes(v->dtype), e);
     }
     tensor_set_done(&expected);
@@ -218,18 +214,15 @@ static int check_one_run(struct check *c, uint64_t run, struct err *err)
 }
 
 /* JSON has no infinity: an error that is none is the largest number, a value that is none null. */
-static json_t *error_json(double error)
-{
+static json_t *error_json(double error) {
     return json_real(isfinite(error) ? error : DBL_MAX);
 }
 
-static json_t *value_json(double value)
-{
+static json_t *value_json(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static int make_result(const struct check *c, json_t **ret, struct err *err)
-{
+static int make_result(const struct check *c, json_t **ret, struct err *err) {
     bool pass = true;
     double largest = 0;
     json_t *outputs = json_array();
@@ -238,15 +231,17 @@ static int make_result(const struct check *c, json_t **ret, struct err *err)
         const struct reference_error *e = &c->worst[i];
         pass = pass && e->pass;
         largest = fmax(largest, e->max_abs_error);
-        json_t *row = json_pack("{s:s, s:b, s:o, s:f, s:I, s:o, s:o, s:f}", "name",
+        json_t *row = json_pack(
+            "{s:s, s:b, s:o, s:f, s:I, s:o, s:o, s:f}", "name",
             c->g->values[c->g->outputs[i].n].name, "pass", e->pass, "max_abs_error",
             error_json(e->max_abs_error), "tolerance", e->tolerance, "worst_index",
             (json_int_t)e->worst_index, "got", value_json(e->got), "expected",
             value_json(e->expected), "argmax_equal", c->argmax_sum[i] / (double)c->runs);
         failed = json_array_append_new(outputs, row) != 0;
     }
-    *ret = json_pack("{s:s, s:s, s:b, s:o, s:o}", "event", "result", "kind", "reference", "pass",
-        pass, "max_abs_error", error_json(largest), "outputs", outputs);
+    *ret = json_pack(
+        "{s:s, s:s, s:b, s:o, s:o}", "event", "result", "kind", "reference", "pass", pass,
+        "max_abs_error", error_json(largest), "outputs", outputs);
     if (failed || *ret == NULL) {
         json_decref(*ret);
         *ret = NULL;
@@ -256,14 +251,14 @@ static int make_result(const struct check *c, json_t **ret, struct err *err)
 }
 
 int check_run(
-    struct worker_job *job, const struct worker_model *model, json_t **ret, struct err *err)
-{
+    struct worker_job *job, const struct worker_model *model, json_t **ret, struct err *err) {
     const json_t *runs = json_object_get(job->check, "runs");
     struct check c = {.job = job, .g = model->graph, .runs = 1};
     if (runs != NULL) {
         if (!json_is_integer(runs) || json_integer_value(runs) < 1 ||
             json_integer_value(runs) > WORKER_MAX_RUNS) {
-            return err_at(err, ERR_BAD_JOB, "/check/runs", "an integer of 1 to %d is required",
+            return err_at(
+                err, ERR_BAD_JOB, "/check/runs", "an integer of 1 to %d is required",
                 WORKER_MAX_RUNS);
         }
         c.runs = (uint64_t)json_integer_value(runs);

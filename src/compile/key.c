@@ -14,14 +14,12 @@
 #define CHUNK_ELEMENTS 65536u
 #define STAGED_ALIGN   64u /* starts of tensors in a staged file */
 
-const char *key_compiler_id(void)
-{
+const char *key_compiler_id(void) {
     return COMPILER_ID;
 }
 
-int key_make(const struct graph *canonical, const char *options_json, struct digest *ret,
-    struct err *err)
-{
+int key_make(
+    const struct graph *canonical, const char *options_json, struct digest *ret, struct err *err) {
     struct digest graph;
     int r = graph_digest(canonical, &graph, err);
     if (r < 0) {
@@ -44,14 +42,13 @@ int key_make(const struct graph *canonical, const char *options_json, struct dig
 /* A file of generated tensors, made when the first one comes. */
 struct staged {
     const char *name;
-    int fd;            /* owned, -1 until then */
+    int fd; /* owned, -1 until then */
     uint64_t at;
     uint64_t seed;
-    uint8_t *chunk;    /* owned */
+    uint8_t *chunk; /* owned */
 };
 
-static int staged_write(struct staged *s, const uint8_t *bytes, size_t n, struct err *err)
-{
+static int staged_write(struct staged *s, const uint8_t *bytes, size_t n, struct err *err) {
     while (n > 0) {
         ssize_t done = write(s->fd, bytes, n);
         if (done < 0 && errno == EINTR) {
@@ -68,8 +65,7 @@ static int staged_write(struct staged *s, const uint8_t *bytes, size_t n, struct
     return 0;
 }
 
-static int staged_open(struct staged *s, struct err *err)
-{
+static int staged_open(struct staged *s, struct err *err) {
     if (s->fd >= 0) {
         return 0;
     }
@@ -81,9 +77,9 @@ static int staged_open(struct staged *s, struct err *err)
     return s->chunk != NULL ? 0 : err_set(err, ERR_NOMEM, "no memory to write '%s'", s->name);
 }
 
-static int staged_add(struct staged *s, const struct graph_value *v, uint64_t *ret_offset,
-    uint64_t *ret_bytes, struct err *err)
-{
+static int staged_add(
+    struct staged *s, const struct graph_value *v, uint64_t *ret_offset, uint64_t *ret_bytes,
+    struct err *err) {
     static const uint8_t padding[STAGED_ALIGN];
     uint64_t elements = 0;
     uint64_t bytes = 0;
@@ -109,8 +105,7 @@ static int staged_add(struct staged *s, const struct graph_value *v, uint64_t *r
     return r;
 }
 
-static int staged_close(struct staged *s, int r, struct err *err)
-{
+static int staged_close(struct staged *s, int r, struct err *err) {
     if (s->fd >= 0 && close(s->fd) != 0 && r == 0) {
         r = err_sys(err, ERR_IO, errno, "cannot close '%s'", s->name);
     }
@@ -121,9 +116,8 @@ static int staged_close(struct staged *s, int r, struct err *err)
     return r;
 }
 
-json_t *key_binding(
-    const char *name, uint32_t ordinal, enum dtype dtype, const struct shape *shape)
-{
+json_t *
+key_binding(const char *name, uint32_t ordinal, enum dtype dtype, const struct shape *shape) {
     json_t *dims = json_array();
     for (int i = 0; i < shape->rank; i++) {
         if (json_array_append_new(dims, json_integer(shape->dim[i])) != 0) {
@@ -131,20 +125,21 @@ json_t *key_binding(
             return NULL;
         }
     }
-    return json_pack("{s:s, s:I, s:s, s:o}", "name", name, "ordinal", (json_int_t)ordinal, "dtype",
+    return json_pack(
+        "{s:s, s:I, s:s, s:o}", "name", name, "ordinal", (json_int_t)ordinal, "dtype",
         dtype_name(dtype), "shape", dims);
 }
 
-static json_t *staged_source(const char *name, uint64_t offset, uint64_t bytes)
-{
-    return json_pack("{s:s, s:I, s:I}", "staged", name, "offset", (json_int_t)offset, "bytes",
+static json_t *staged_source(const char *name, uint64_t offset, uint64_t bytes) {
+    return json_pack(
+        "{s:s, s:I, s:I}", "staged", name, "offset", (json_int_t)offset, "bytes",
         (json_int_t)bytes);
 }
 
 /* Where a tensor's bytes are: null for host data, a range of a blob, or of a staged file. */
-static int source_of(const struct graph_value *v, const json_t *files, struct staged *s,
-    json_t **ret, struct err *err)
-{
+static int source_of(
+    const struct graph_value *v, const json_t *files, struct staged *s, json_t **ret,
+    struct err *err) {
     uint64_t offset = 0;
     uint64_t bytes = 0;
     json_t *made = NULL;
@@ -159,8 +154,9 @@ static int source_of(const struct graph_value *v, const json_t *files, struct st
         if (blob == NULL) {
             return err_set(err, ERR_MISSING, "file '%s' is not given", v->source.file);
         }
-        made = json_pack("{s:s, s:I, s:I}", "blob", blob, "offset",
-            (json_int_t)v->source.file_offset, "bytes", (json_int_t)bytes);
+        made = json_pack(
+            "{s:s, s:I, s:I}", "blob", blob, "offset", (json_int_t)v->source.file_offset, "bytes",
+            (json_int_t)bytes);
     } else {
         int r = staged_add(s, v, &offset, &bytes, err);
         if (r < 0) {
@@ -173,9 +169,9 @@ static int source_of(const struct graph_value *v, const json_t *files, struct st
 }
 
 /* files NULL: no sources (outputs). */
-static int list_bindings(const struct graph *g, const struct value_id *ids, uint32_t count,
-    const json_t *files, struct staged *s, json_t *list, struct err *err)
-{
+static int list_bindings(
+    const struct graph *g, const struct value_id *ids, uint32_t count, const json_t *files,
+    struct staged *s, json_t *list, struct err *err) {
     for (uint32_t i = 0; i < count; i++) {
         const struct graph_value *v = &g->values[ids[i].n];
         json_t *source = NULL;
@@ -200,35 +196,34 @@ static int list_bindings(const struct graph *g, const struct value_id *ids, uint
     return 0;
 }
 
-static int fill_result(const struct graph *g, const json_t *files, uint64_t seed, json_t *result,
-    struct err *err)
-{
+static int fill_result(
+    const struct graph *g, const json_t *files, uint64_t seed, json_t *result, struct err *err) {
     struct staged inputs = {.name = "inputs.bin", .fd = -1, .seed = seed};
     struct staged params = {.name = "params.bin", .fd = -1, .seed = seed};
-    int r = list_bindings(g, g->inputs, g->input_count, files, &inputs,
-        json_object_get(result, "inputs"), err);
+    int r = list_bindings(
+        g, g->inputs, g->input_count, files, &inputs, json_object_get(result, "inputs"), err);
     if (r == 0) {
-        r = list_bindings(g, g->parameters, g->parameter_count, files, &params,
+        r = list_bindings(
+            g, g->parameters, g->parameter_count, files, &params,
             json_object_get(result, "parameters"), err);
     }
     r = staged_close(&inputs, r, err);
     r = staged_close(&params, r, err);
     if (r == 0) {
-        r = list_bindings(g, g->outputs, g->output_count, NULL, NULL,
-            json_object_get(result, "outputs"), err);
+        r = list_bindings(
+            g, g->outputs, g->output_count, NULL, NULL, json_object_get(result, "outputs"), err);
     }
     return r;
 }
 
-int key_result(const struct graph *canonical, const struct digest *key, const json_t *files,
-    uint64_t seed, const char *const *warnings, uint32_t warning_count, json_t **ret,
-    struct err *err)
-{
+int key_result(
+    const struct graph *canonical, const struct digest *key, const json_t *files, uint64_t seed,
+    const char *const *warnings, uint32_t warning_count, json_t **ret, struct err *err) {
     char hex[DIGEST_HEX + 1];
     digest_hex(key, hex);
-    json_t *result = json_pack("{s:s, s:s, s:s, s:s, s:[], s:[], s:[], s:[]}", "event", "result",
-        "kind", "key", "key", hex, "compiler", COMPILER_ID, "inputs", "outputs", "parameters",
-        "warnings");
+    json_t *result = json_pack(
+        "{s:s, s:s, s:s, s:s, s:[], s:[], s:[], s:[]}", "event", "result", "kind", "key", "key",
+        hex, "compiler", COMPILER_ID, "inputs", "outputs", "parameters", "warnings");
     if (result == NULL) {
         return err_set(err, ERR_NOMEM, "no memory for a result");
     }

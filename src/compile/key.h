@@ -17,19 +17,20 @@
 
 const char *key_compiler_id(void); /* 64 hex */
 /* options_json: text of compile_options_json(). */
-int key_make(const struct graph *canonical, const char *options_json, struct digest *ret,
-    struct err *err);
+int key_make(
+    const struct graph *canonical, const char *options_json, struct digest *ret, struct err *err);
 
 /* Result of a `key` job (proto/worker.md). Generated and inline values are written to params.bin
  * and inputs.bin in the current directory; files maps labels to "sha256:..." texts. *ret is
  * owned. Makes no arena call. */
 struct json_t;
-int key_result(const struct graph *canonical, const struct digest *key, const struct json_t *files,
+int key_result(
+    const struct graph *canonical, const struct digest *key, const struct json_t *files,
     uint64_t seed, const char *const *warnings, uint32_t warning_count, struct json_t **ret,
     struct err *err);
 
 /* {"name","ordinal","dtype","shape"}; owned, NULL when out of memory. */
-struct json_t *key_binding(
-    const char *name, uint32_t ordinal, enum dtype dtype, const struct shape *shape);
+struct json_t *
+key_binding(const char *name, uint32_t ordinal, enum dtype dtype, const struct shape *shape);
 
 #endif

@@ -21,25 +21,24 @@ struct worker {
     json_t *result; /* owned until sent */
 };
 
-static int run_key(struct worker *w, struct err *err)
-{
-    return key_result(w->model.graph, &w->model.key, w->job.files, w->job.seed, w->model.warnings,
+static int run_key(struct worker *w, struct err *err) {
+    return key_result(
+        w->model.graph, &w->model.key, w->job.files, w->job.seed, w->model.warnings,
         w->model.warning_count, &w->result, err);
 }
 
-static json_t *list_passes(const struct compile_result *c)
-{
+static json_t *list_passes(const struct compile_result *c) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < c->pass_count; i++) {
-        json_array_append_new(list,
-            json_pack("{s:s, s:f, s:I}", "name", c->passes[i].name, "elapsed_ms",
-                c->passes[i].elapsed_ms, "peak_bytes", (json_int_t)c->passes[i].peak_bytes));
+        json_array_append_new(
+            list, json_pack(
+                      "{s:s, s:f, s:I}", "name", c->passes[i].name, "elapsed_ms",
+                      c->passes[i].elapsed_ms, "peak_bytes", (json_int_t)c->passes[i].peak_bytes));
     }
     return list;
 }
 
-static int run_compile(struct worker *w, struct err *err)
-{
+static int run_compile(struct worker *w, struct err *err) {
     char key[DIGEST_HEX + 1];
     char digest[DIGEST_HEX + 1];
     digest_hex(&w->model.key, key);
@@ -58,9 +57,10 @@ static int run_compile(struct worker *w, struct err *err)
         return r;
     }
     digest_hex(&done.digest, digest);
-    w->result = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}}",
-        "event", "result", "kind", "compile", "key", key, "package", PACKAGE_NAME, "digest",
-        digest, "bytes", (json_int_t)done.bytes, "passes", list_passes(&done), "summary", "tiles",
+    w->result = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "event", "result",
+        "kind", "compile", "key", key, "package", PACKAGE_NAME, "digest", digest, "bytes",
+        (json_int_t)done.bytes, "passes", list_passes(&done), "summary", "tiles",
         (json_int_t)done.tiles, "active_tiles", (json_int_t)done.active_tiles, "exchange_phases",
         (json_int_t)done.exchange_phases, "kernel_calls", (json_int_t)done.kernel_calls,
         "estimated_cycles", (json_int_t)done.estimated_cycles, "exchange_cycles",
@@ -68,18 +68,18 @@ static int run_compile(struct worker *w, struct err *err)
     return w->result != NULL ? 0 : err_set(err, ERR_COMPILE_OOM, "no memory for a result");
 }
 
-static int run_reference(struct worker *w, struct err *err)
-{
+static int run_reference(struct worker *w, struct err *err) {
     return check_run(&w->job, &w->model, &w->result, err);
 }
 
 /* Packages bind by ordinal: the names are made here. */
-static int list_package(const struct package *p, json_t *result, struct err *err)
-{
+static int list_package(const struct package *p, json_t *result, struct err *err) {
     static const struct {
         enum package_role role;
         const char *list, *name;
-    } rows[] = {{PACKAGE_INPUT, "inputs", "input"}, {PACKAGE_OUTPUT, "outputs", "output"},
+    } rows[] = {
+        {PACKAGE_INPUT, "inputs", "input"},
+        {PACKAGE_OUTPUT, "outputs", "output"},
         {PACKAGE_PARAMETER, "parameters", "parameter"}};
     for (uint32_t i = 0; i < p->binding_count; i++) {
         const struct package_binding *b = &p->bindings[i];
@@ -98,8 +98,7 @@ static int list_package(const struct package *p, json_t *result, struct err *err
     return 0;
 }
 
-static int run_verify(struct worker *w, struct err *err)
-{
+static int run_verify(struct worker *w, struct err *err) {
     struct package *p = NULL;
     struct digest digest;
     char hex[DIGEST_HEX + 1];
@@ -112,10 +111,11 @@ static int run_verify(struct worker *w, struct err *err)
         st.st_size = 0;
     }
     digest_hex(&digest, hex);
-    w->result = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:[], s:[], s:[], s:[]}",
-        "event", "result", "kind", "verify", "package", w->job.package, "digest", hex, "key",
-        p->key, "compiler", p->compiler_id, "bytes", (json_int_t)st.st_size, "tiles",
-        (json_int_t)p->compute_tiles, "inputs", "outputs", "parameters", "warnings");
+    w->result = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:[], s:[], s:[], s:[]}", "event", "result",
+        "kind", "verify", "package", w->job.package, "digest", hex, "key", p->key, "compiler",
+        p->compiler_id, "bytes", (json_int_t)st.st_size, "tiles", (json_int_t)p->compute_tiles,
+        "inputs", "outputs", "parameters", "warnings");
     r = w->result != NULL ? list_package(p, w->result, err)
                           : err_set(err, ERR_COMPILE_OOM, "no memory for a result");
     package_free(p);
@@ -123,11 +123,11 @@ static int run_verify(struct worker *w, struct err *err)
 }
 
 /* The graph's arena jumps here when it is full. Nothing else is owned then but *w. */
-static int load_model(struct worker *w, struct err *err)
-{
+static int load_model(struct worker *w, struct err *err) {
     if (ARENA_RECOVER(&w->arena)) {
         w->arena.has_recover = false;
-        return err_set(err, ERR_COMPILE_OOM, "the model needs more than %llu bytes of memory",
+        return err_set(
+            err, ERR_COMPILE_OOM, "the model needs more than %llu bytes of memory",
             (unsigned long long)w->job.memory_bytes);
     }
     int r = worker_load_model(&w->job, &w->arena, &w->model, err);
@@ -140,8 +140,7 @@ static int load_model(struct worker *w, struct err *err)
     return r;
 }
 
-static int run(struct worker *w, struct err *err)
-{
+static int run(struct worker *w, struct err *err) {
     if (fchdir(WORKER_STAGING_FD) != 0) {
         return err_sys(err, ERR_IO, errno, "descriptor %d is no directory", WORKER_STAGING_FD);
     }
@@ -170,8 +169,7 @@ static int run(struct worker *w, struct err *err)
     return err_set(err, ERR_INTERNAL, "unknown kind of job");
 }
 
-int main(void)
-{
+int main(void) {
     struct worker w = {0};
     struct err err = {0};
     signal(SIGPIPE, SIG_IGN);

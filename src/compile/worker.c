@@ -14,8 +14,7 @@
 
 #define READ_BYTES 65536u
 
-static int read_all(int fd, char **ret, size_t *ret_n, struct err *err)
-{
+static int read_all(int fd, char **ret, size_t *ret_n, struct err *err) {
     CLEANUP(cleanup_free) char *text = NULL;
     size_t n = 0;
     size_t cap = 0;
@@ -40,8 +39,8 @@ static int read_all(int fd, char **ret, size_t *ret_n, struct err *err)
         }
         n += (size_t)got;
         if (n > WORKER_MAX_JOB_BYTES) {
-            return err_set(err, ERR_TOO_LARGE, "job document of more than %u bytes",
-                WORKER_MAX_JOB_BYTES);
+            return err_set(
+                err, ERR_TOO_LARGE, "job document of more than %u bytes", WORKER_MAX_JOB_BYTES);
         }
     }
     *ret_n = n;
@@ -49,17 +48,15 @@ static int read_all(int fd, char **ret, size_t *ret_n, struct err *err)
     return 0;
 }
 
-bool worker_is_plain_name(const char *name)
-{
+bool worker_is_plain_name(const char *name) {
     size_t n = strlen(name);
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     return n >= 1 && n <= 64 && name[0] != '.' && strspn(name, allowed) == n;
 }
 
-static int check_members(const json_t *object, const char *pointer, const char *const *allowed,
-    struct err *err)
-{
+static int check_members(
+    const json_t *object, const char *pointer, const char *const *allowed, struct err *err) {
     const char *key;
     json_t *value;
     if (!json_is_object(object)) {
@@ -81,9 +78,9 @@ static int check_members(const json_t *object, const char *pointer, const char *
 }
 
 /* An integer of min..max, or the fallback when absent. */
-static int read_count(const json_t *object, const char *key, const char *pointer, uint64_t fallback,
-    json_int_t min, json_int_t max, uint64_t *ret, struct err *err)
-{
+static int read_count(
+    const json_t *object, const char *key, const char *pointer, uint64_t fallback, json_int_t min,
+    json_int_t max, uint64_t *ret, struct err *err) {
     const json_t *value = json_object_get(object, key);
     if (value == NULL) {
         *ret = fallback;
@@ -93,21 +90,21 @@ static int read_count(const json_t *object, const char *key, const char *pointer
         json_integer_value(value) > max) {
         char where[192];
         snprintf(where, sizeof where, "%s/%s", pointer, key);
-        return err_at(err, ERR_BAD_JOB, where, "an integer of %lld to %lld is required",
-            (long long)min, (long long)max);
+        return err_at(
+            err, ERR_BAD_JOB, where, "an integer of %lld to %lld is required", (long long)min,
+            (long long)max);
     }
     *ret = (uint64_t)json_integer_value(value);
     return 0;
 }
 
-static int read_options(const json_t *options, struct worker_job *job, struct err *err)
-{
+static int read_options(const json_t *options, struct worker_job *job, struct err *err) {
     static const char *const keys[] = {"tiles", "accumulate", "seed", NULL};
     uint64_t tiles = 0;
     int r = options != NULL ? check_members(options, "/options", keys, err) : 0;
     if (r == 0) {
-        r = read_count(options, "tiles", "/options", COMPILE_DEFAULT_TILES, 1, PROTO_MAX_TILES,
-            &tiles, err);
+        r = read_count(
+            options, "tiles", "/options", COMPILE_DEFAULT_TILES, 1, PROTO_MAX_TILES, &tiles, err);
     }
     if (r == 0) {
         r = read_count(options, "seed", "/options", 0, 0, INT64_MAX, &job->seed, err);
@@ -124,17 +121,16 @@ static int read_options(const json_t *options, struct worker_job *job, struct er
     return r;
 }
 
-static int read_limits(const json_t *limits, struct worker_job *job, struct err *err)
-{
+static int read_limits(const json_t *limits, struct worker_job *job, struct err *err) {
     static const char *const keys[] = {"memory_bytes", NULL};
     int r = limits != NULL ? check_members(limits, "/limits", keys, err) : 0;
-    return r == 0 ? read_count(limits, "memory_bytes", "/limits", COMPILE_DEFAULT_MEMORY,
-                        1 << 20, (json_int_t)1 << 40, &job->memory_bytes, err)
+    return r == 0 ? read_count(
+                        limits, "memory_bytes", "/limits", COMPILE_DEFAULT_MEMORY, 1 << 20,
+                        (json_int_t)1 << 40, &job->memory_bytes, err)
                   : r;
 }
 
-static int read_files(const json_t *files, struct worker_job *job, struct err *err)
-{
+static int read_files(const json_t *files, struct worker_job *job, struct err *err) {
     const char *label;
     json_t *value;
     if (files != NULL && !json_is_object(files)) {
@@ -145,17 +141,20 @@ static int read_files(const json_t *files, struct worker_job *job, struct err *e
         if (!json_is_string(value) || !digest_parse(json_string_value(value), &d)) {
             char where[192] = "/files";
             proto_pointer(where, sizeof where, label);
-            return err_at(err, ERR_BAD_JOB, where, "\"sha256:\" and 64 hexadecimal digits are required");
+            return err_at(
+                err, ERR_BAD_JOB, where, "\"sha256:\" and 64 hexadecimal digits are required");
         }
     }
     job->files = files;
     return 0;
 }
 
-static int read_kind(const json_t *kind, enum worker_kind *ret, struct err *err)
-{
-    static const char *const names[] = {[WORKER_KEY] = "key", [WORKER_COMPILE] = "compile",
-        [WORKER_REFERENCE] = "reference", [WORKER_VERIFY] = "verify"};
+static int read_kind(const json_t *kind, enum worker_kind *ret, struct err *err) {
+    static const char *const names[] = {
+        [WORKER_KEY] = "key",
+        [WORKER_COMPILE] = "compile",
+        [WORKER_REFERENCE] = "reference",
+        [WORKER_VERIFY] = "verify"};
     const char *text = json_string_value(kind);
     for (int i = 0; text != NULL && i <= WORKER_VERIFY; i++) {
         if (strcmp(names[i], text) == 0) {
@@ -163,14 +162,13 @@ static int read_kind(const json_t *kind, enum worker_kind *ret, struct err *err)
             return 0;
         }
     }
-    return err_at(err, ERR_BAD_JOB, "/kind",
-        "\"key\", \"compile\", \"reference\" or \"verify\" is required");
+    return err_at(
+        err, ERR_BAD_JOB, "/kind", "\"key\", \"compile\", \"reference\" or \"verify\" is required");
 }
 
-static int read_document(struct worker_job *job, struct err *err)
-{
-    static const char *const keys[] = {
-        "kind", "model", "files", "options", "limits", "check", "package", NULL};
+static int read_document(struct worker_job *job, struct err *err) {
+    static const char *const keys[] = {"kind",   "model", "files",   "options",
+                                       "limits", "check", "package", NULL};
     const json_t *d = job->document;
     int r = check_members(d, "", keys, err);
     if (r == 0) {
@@ -204,8 +202,7 @@ static int read_document(struct worker_job *job, struct err *err)
     return 0;
 }
 
-int worker_read_job(int fd, struct worker_job *ret, struct err *err)
-{
+int worker_read_job(int fd, struct worker_job *ret, struct err *err) {
     CLEANUP(cleanup_free) char *text = NULL;
     size_t n = 0;
     struct worker_job job = {0};
@@ -224,18 +221,17 @@ int worker_read_job(int fd, struct worker_job *ret, struct err *err)
     return 0;
 }
 
-void worker_job_done(struct worker_job *job)
-{
+void worker_job_done(struct worker_job *job) {
     json_decref(job->document);
     memset(job, 0, sizeof *job);
 }
 
-int worker_open_blob(const char *digest_text, struct err *err)
-{
+int worker_open_blob(const char *digest_text, struct err *err) {
     struct digest d;
     char path[sizeof "blobs/" + DIGEST_HEX] = "blobs/";
     if (digest_text == NULL || !digest_parse(digest_text, &d)) {
-        return err_set(err, ERR_BAD_JOB, "a blob is named by \"sha256:\" and 64 hexadecimal digits");
+        return err_set(
+            err, ERR_BAD_JOB, "a blob is named by \"sha256:\" and 64 hexadecimal digits");
     }
     digest_hex(&d, path + strlen("blobs/"));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -245,8 +241,7 @@ int worker_open_blob(const char *digest_text, struct err *err)
     return fd;
 }
 
-int worker_open_label(void *arg, const char *label, struct err *err)
-{
+int worker_open_label(void *arg, const char *label, struct err *err) {
     const struct worker_job *job = arg;
     const char *blob = json_string_value(json_object_get(job->files, label));
     if (blob == NULL) {
@@ -256,8 +251,7 @@ int worker_open_label(void *arg, const char *label, struct err *err)
 }
 
 int worker_load_model(
-    struct worker_job *job, struct arena *a, struct worker_model *ret, struct err *err)
-{
+    struct worker_job *job, struct arena *a, struct worker_model *ret, struct err *err) {
     struct worker_model m = {0};
     struct graph *loaded = NULL;
     int r = graph_load(job->model, worker_open_label, job, a, &loaded, err);
@@ -274,8 +268,7 @@ int worker_load_model(
     return r;
 }
 
-static int write_all(int fd, const char *text, size_t n, struct err *err)
-{
+static int write_all(int fd, const char *text, size_t n, struct err *err) {
     while (n > 0) {
         ssize_t done = write(fd, text, n);
         if (done < 0 && errno == EINTR) {
@@ -291,10 +284,9 @@ static int write_all(int fd, const char *text, size_t n, struct err *err)
 }
 
 /* The line is too long for the event stream: it becomes a file, its kind and name the line. */
-static int send_as_file(const json_t *line, const char *text, size_t n, struct err *err)
-{
-    CLEANUP(cleanup_close) int fd =
-        open("result.json", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+static int send_as_file(const json_t *line, const char *text, size_t n, struct err *err) {
+    CLEANUP(cleanup_close)
+    int fd = open("result.json", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) {
         return err_sys(err, ERR_IO, errno, "cannot create 'result.json'");
     }
@@ -303,14 +295,16 @@ static int send_as_file(const json_t *line, const char *text, size_t n, struct e
         return r;
     }
     const char *kind = json_string_value(json_object_get(line, "kind"));
-    return worker_send(json_pack("{s:s, s:s, s:s}", "event", "result", "kind",
-                           kind != NULL ? kind : "", "file", "result.json"),
+    return worker_send(
+        json_pack(
+            "{s:s, s:s, s:s}", "event", "result", "kind", kind != NULL ? kind : "", "file",
+            "result.json"),
         err);
 }
 
-int worker_send(json_t *line, struct err *err)
-{
-    CLEANUP(cleanup_free) char *text = line != NULL ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+int worker_send(json_t *line, struct err *err) {
+    CLEANUP(cleanup_free)
+    char *text = line != NULL ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     if (text == NULL) {
         json_decref(line);
         return err_set(err, ERR_COMPILE_OOM, "no memory for an event");
@@ -327,8 +321,7 @@ int worker_send(json_t *line, struct err *err)
     return r;
 }
 
-void worker_event(void *arg, const char *event, const char *message, const char *fields_json)
-{
+void worker_event(void *arg, const char *event, const char *message, const char *fields_json) {
     json_t *fields = json_loads(fields_json, JSON_REJECT_DUPLICATES, NULL);
     if (fields == NULL || strlen(fields_json) > WORKER_MAX_LINE / 2) {
         json_decref(fields);
@@ -340,8 +333,7 @@ void worker_event(void *arg, const char *event, const char *message, const char 
 }
 
 /* jansson takes UTF-8 only; a cut text may end inside a character. */
-static json_t *json_text(const char *text)
-{
+static json_t *json_text(const char *text) {
     json_t *string = json_string(text);
     if (string != NULL) {
         return string;
@@ -356,13 +348,14 @@ static json_t *json_text(const char *text)
     return json_string(plain);
 }
 
-int worker_send_error(const struct err *err)
-{
+int worker_send_error(const struct err *err) {
     int code = err->code != 0 ? err->code : ERR_INTERNAL;
     const char *detail = err->text[0] != '\0' ? err->text : err_text(code);
-    worker_send(json_pack("{s:s, s:s, s:{}, s:s, s:o, s:o}", "event", "error", "message",
-                    err_text(code), "fields", "code", err_name(code), "detail", json_text(detail),
-                    "where", json_text(err->where)),
+    worker_send(
+        json_pack(
+            "{s:s, s:s, s:{}, s:s, s:o, s:o}", "event", "error", "message", err_text(code),
+            "fields", "code", err_name(code), "detail", json_text(detail), "where",
+            json_text(err->where)),
         NULL);
     return err_exit(code);
 }

@@ -26,12 +26,12 @@
 enum worker_kind { WORKER_KEY, WORKER_COMPILE, WORKER_REFERENCE, WORKER_VERIFY };
 
 struct worker_job {
-    json_t *document;       /* owned; the rest is borrowed from it */
+    json_t *document; /* owned; the rest is borrowed from it */
     enum worker_kind kind;
-    const json_t *model;    /* NULL for verify */
-    const json_t *files;    /* object: label -> "sha256:..."; may be NULL */
-    const json_t *check;    /* for reference */
-    const char *package;    /* for verify */
+    const json_t *model; /* NULL for verify */
+    const json_t *files; /* object: label -> "sha256:..."; may be NULL */
+    const json_t *check; /* for reference */
+    const char *package; /* for verify */
     struct compile_options options;
     uint64_t seed;
     uint64_t memory_bytes;

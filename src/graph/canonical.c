@@ -8,7 +8,7 @@
 #define UNVISITED UINT32_MAX
 
 struct walk_step {
-    uint32_t node;       /* in the old graph */
+    uint32_t node; /* in the old graph */
     uint32_t next_input;
 };
 
@@ -22,8 +22,7 @@ struct walk {
     uint32_t depth;
 };
 
-static void copy_leaf(struct walk *w, uint32_t old)
-{
+static void copy_leaf(struct walk *w, uint32_t old) {
     struct graph *to = w->to;
     w->value_map[old] = to->value_count;
     to->values[to->value_count] = w->from->values[old];
@@ -33,8 +32,7 @@ static void copy_leaf(struct walk *w, uint32_t old)
     to->value_count++;
 }
 
-static void copy_node(struct walk *w, uint32_t old)
-{
+static void copy_node(struct walk *w, uint32_t old) {
     struct graph *to = w->to;
     struct graph_node *n = &to->nodes[to->node_count];
     *n = w->from->nodes[old];
@@ -56,8 +54,7 @@ static void copy_node(struct walk *w, uint32_t old)
 }
 
 /* Visits a value: a leaf is copied, the producer of a result is pushed. */
-static void visit(struct walk *w, uint32_t value)
-{
+static void visit(struct walk *w, uint32_t value) {
     if (w->value_map[value] != UNVISITED) {
         return;
     }
@@ -68,8 +65,7 @@ static void visit(struct walk *w, uint32_t value)
     w->stack[w->depth++] = (struct walk_step){w->from->values[value].producer.n, 0};
 }
 
-static void walk_from(struct walk *w, uint32_t value)
-{
+static void walk_from(struct walk *w, uint32_t value) {
     visit(w, value);
     while (w->depth > 0) {
         struct walk_step *top = &w->stack[w->depth - 1];
@@ -86,30 +82,34 @@ static void walk_from(struct walk *w, uint32_t value)
     }
 }
 
-static void warn_dropped(struct walk *w, const char *const **ret, uint32_t *ret_count)
-{
+static void warn_dropped(struct walk *w, const char *const **ret, uint32_t *ret_count) {
     const struct graph *g = w->from;
     VEC(const char *) texts = {0};
     for (uint32_t i = 0; i < g->node_count; i++) {
         if (w->node_map[i] == UNVISITED) {
-            vec_push(w->arena, &texts, arena_printf(w->arena,
-                "node '%s' is not reached from an output: dropped", g->nodes[i].name));
+            vec_push(
+                w->arena, &texts,
+                arena_printf(
+                    w->arena, "node '%s' is not reached from an output: dropped",
+                    g->nodes[i].name));
         }
     }
     for (uint32_t i = 0; i < g->value_count; i++) {
         if (w->value_map[i] == UNVISITED && g->values[i].kind != VALUE_NODE) {
-            vec_push(w->arena, &texts, arena_printf(w->arena,
-                "%s '%s' is not read by any output: dropped",
-                g->values[i].kind == VALUE_INPUT ? "input" : "initializer", g->values[i].name));
+            vec_push(
+                w->arena, &texts,
+                arena_printf(
+                    w->arena, "%s '%s' is not read by any output: dropped",
+                    g->values[i].kind == VALUE_INPUT ? "input" : "initializer", g->values[i].name));
         }
     }
     *ret = texts.data;
     *ret_count = (uint32_t)texts.len;
 }
 
-int graph_canonical(const struct graph *g, struct arena *a, struct graph **ret,
-    const char *const **ret_warnings, uint32_t *ret_warning_count, struct err *err)
-{
+int graph_canonical(
+    const struct graph *g, struct arena *a, struct graph **ret, const char *const **ret_warnings,
+    uint32_t *ret_warning_count, struct err *err) {
     struct walk w = {.from = g, .to = ARENA_NEW(a, struct graph), .arena = a};
     w.value_map = ARENA_ARRAY(a, uint32_t, g->value_count);
     w.node_map = ARENA_ARRAY(a, uint32_t, g->node_count);
@@ -140,8 +140,7 @@ int graph_canonical(const struct graph *g, struct arena *a, struct graph **ret,
     return 0;
 }
 
-static void digest_value(struct digest_ctx *ctx, const struct graph_value *v)
-{
+static void digest_value(struct digest_ctx *ctx, const struct graph_value *v) {
     digest_u64(ctx, v->kind);
     digest_text(ctx, dtype_name(v->dtype));
     digest_u64(ctx, (uint64_t)v->shape.rank);
@@ -159,8 +158,7 @@ static void digest_value(struct digest_ctx *ctx, const struct graph_value *v)
     }
 }
 
-static void digest_attr(struct digest_ctx *ctx, const struct graph_attr *a)
-{
+static void digest_attr(struct digest_ctx *ctx, const struct graph_attr *a) {
     uint64_t bits;
     digest_text(ctx, a->name);
     digest_u64(ctx, a->kind);
@@ -184,8 +182,7 @@ static void digest_attr(struct digest_ctx *ctx, const struct graph_attr *a)
     }
 }
 
-static void digest_node(struct digest_ctx *ctx, const struct graph_node *n)
-{
+static void digest_node(struct digest_ctx *ctx, const struct graph_node *n) {
     digest_text(ctx, graph_op_name(n->op));
     digest_u64(ctx, n->input_count);
     for (uint32_t i = 0; i < n->input_count; i++) {
@@ -201,8 +198,7 @@ static void digest_node(struct digest_ctx *ctx, const struct graph_node *n)
     }
 }
 
-int graph_digest(const struct graph *g, struct digest *ret, struct err *err)
-{
+int graph_digest(const struct graph *g, struct digest *ret, struct err *err) {
     struct digest_ctx *ctx = digest_new();
     if (ctx == NULL) {
         return err_set(err, ERR_NOMEM, "no memory to hash a graph");

@@ -8,20 +8,17 @@
 #define WEYL_STEP 0x9e3779b97f4a7c15u
 
 /* Output of SplitMix64 for a state that has already been advanced. */
-static uint64_t finalize(uint64_t z)
-{
+static uint64_t finalize(uint64_t z) {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-static uint64_t mix(uint64_t state)
-{
+static uint64_t mix(uint64_t state) {
     return finalize(state + WEYL_STEP);
 }
 
-static double normal(uint64_t state)
-{
+static double normal(uint64_t state) {
     uint64_t sum = 0;
     for (int i = 0; i < 6; i++) {
         state += WEYL_STEP;
@@ -33,8 +30,7 @@ static double normal(uint64_t state)
     return (double)centred * 0x1p-33;
 }
 
-double graph_generate(const struct value_source *source, uint64_t job_seed, uint64_t i)
-{
+double graph_generate(const struct value_source *source, uint64_t job_seed, uint64_t i) {
     uint64_t state = mix(mix(job_seed) ^ source->seed) ^ i;
     double deviate = 0;
     switch (source->generator) {
@@ -50,9 +46,9 @@ double graph_generate(const struct value_source *source, uint64_t job_seed, uint
     return fma(source->scale, deviate, source->offset);
 }
 
-int graph_fill(const struct graph_value *v, uint64_t job_seed, uint64_t first, uint64_t n,
-    uint8_t *bytes, struct err *err)
-{
+int graph_fill(
+    const struct graph_value *v, uint64_t job_seed, uint64_t first, uint64_t n, uint8_t *bytes,
+    struct err *err) {
     size_t size = dtype_bytes(v->dtype);
     if (v->source.bytes != NULL) {
         memcpy(bytes, v->source.bytes + first * size, n * size);

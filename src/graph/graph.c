@@ -6,13 +6,11 @@
 
 #include "graph/graph_internal.h"
 
-const char *graph_op_name(enum graph_op op)
-{
+const char *graph_op_name(enum graph_op op) {
     return graph_op_rows[op].name;
 }
 
-bool graph_op_find(const char *name, enum graph_op *ret)
-{
+bool graph_op_find(const char *name, enum graph_op *ret) {
     for (int op = 0; op < GRAPH_OP_COUNT; op++) {
         if (strcmp(graph_op_rows[op].name, name) == 0) {
             *ret = (enum graph_op)op;
@@ -22,8 +20,7 @@ bool graph_op_find(const char *name, enum graph_op *ret)
     return false;
 }
 
-const struct graph_attr *graph_attr(const struct graph_node *n, const char *name)
-{
+const struct graph_attr *graph_attr(const struct graph_node *n, const char *name) {
     for (uint32_t i = 0; i < n->attr_count; i++) {
         if (strcmp(n->attrs[i].name, name) == 0) {
             return &n->attrs[i];
@@ -33,21 +30,18 @@ const struct graph_attr *graph_attr(const struct graph_node *n, const char *name
     return NULL;
 }
 
-bool graph_is_hashed(enum dtype t, const struct shape *s)
-{
+bool graph_is_hashed(enum dtype t, const struct shape *s) {
     bool is_float =
         t == DTYPE_FLOAT16 || t == DTYPE_BFLOAT16 || t == DTYPE_FLOAT || t == DTYPE_DOUBLE;
     return s->rank == 0 || !is_float;
 }
 
-void graph_fill_constant(struct arena *a, enum dtype t, const struct shape *s,
-    struct value_source *source)
-{
+void graph_fill_constant(
+    struct arena *a, enum dtype t, const struct shape *s, struct value_source *source) {
     uint64_t elements = 0;
     uint64_t bytes = 0;
     if (source->kind != SOURCE_GENERATOR || source->generator != GENERATOR_CONSTANT ||
-        shape_elements(s, t, &elements, &bytes, NULL) < 0 ||
-        elements > GRAPH_MAX_INLINE_ELEMENTS) {
+        shape_elements(s, t, &elements, &bytes, NULL) < 0 || elements > GRAPH_MAX_INLINE_ELEMENTS) {
         return; /* graph_verify() refuses a hashed constant without bytes */
     }
     uint8_t *filled = arena_alloc(a, bytes, 16);
@@ -57,23 +51,21 @@ void graph_fill_constant(struct arena *a, enum dtype t, const struct shape *s,
     source->bytes = filled;
 }
 
-struct graph_builder *graph_builder_new(struct arena *a)
-{
+struct graph_builder *graph_builder_new(struct arena *a) {
     struct graph_builder *b = ARENA_NEW(a, struct graph_builder);
     b->arena = a;
     return b;
 }
 
-static struct value_id push_value(struct graph_builder *b, struct graph_value v)
-{
+static struct value_id push_value(struct graph_builder *b, struct graph_value v) {
     struct value_id id = {(uint32_t)b->values.len};
     vec_push(b->arena, &b->values, v);
     return id;
 }
 
-struct value_id graph_add_input(struct graph_builder *b, const char *name, enum dtype t,
-    const struct shape *s, const struct value_source *source)
-{
+struct value_id graph_add_input(
+    struct graph_builder *b, const char *name, enum dtype t, const struct shape *s,
+    const struct value_source *source) {
     struct graph_value v = {
         .kind = VALUE_INPUT, .name = name, .dtype = t, .shape = *s, .producer = NO_NODE};
     if (source != NULL) {
@@ -84,22 +76,29 @@ struct value_id graph_add_input(struct graph_builder *b, const char *name, enum 
     return id;
 }
 
-struct value_id graph_add_initializer(struct graph_builder *b, const char *name, enum dtype t,
-    const struct shape *s, const struct value_source *source)
-{
-    struct graph_value v = {.kind = VALUE_INITIALIZER, .name = name, .dtype = t, .shape = *s,
-        .producer = NO_NODE, .source = *source, .is_hashed_constant = graph_is_hashed(t, s)};
+struct value_id graph_add_initializer(
+    struct graph_builder *b, const char *name, enum dtype t, const struct shape *s,
+    const struct value_source *source) {
+    struct graph_value v = {
+        .kind = VALUE_INITIALIZER,
+        .name = name,
+        .dtype = t,
+        .shape = *s,
+        .producer = NO_NODE,
+        .source = *source,
+        .is_hashed_constant = graph_is_hashed(t, s)};
     if (v.is_hashed_constant && v.source.bytes == NULL) {
         graph_fill_constant(b->arena, t, s, &v.source);
     }
     return push_value(b, v);
 }
 
-static int check_arity(const struct graph_builder *b, const struct op_row *row,
-    const struct value_id *inputs, uint32_t input_count, uint32_t output_count, struct err *err)
-{
+static int check_arity(
+    const struct graph_builder *b, const struct op_row *row, const struct value_id *inputs,
+    uint32_t input_count, uint32_t output_count, struct err *err) {
     if (input_count < row->least || input_count > row->most) {
-        return err_set(err, ERR_BAD_GRAPH, "%u inputs, %s %u", input_count,
+        return err_set(
+            err, ERR_BAD_GRAPH, "%u inputs, %s %u", input_count,
             input_count > row->most ? "at most" : "at least",
             input_count > row->most ? row->most : row->least);
     }
@@ -115,11 +114,11 @@ static int check_arity(const struct graph_builder *b, const struct op_row *row,
     return 0;
 }
 
-int graph_add_node(struct graph_builder *b, enum graph_op op, const char *name,
-    const struct value_id *inputs, uint32_t input_count, const struct graph_attr *attrs,
-    uint32_t attr_count, const char *const *output_names, uint32_t output_count,
-    const char *pointer, struct value_id *ret_outputs, struct err *err)
-{
+int graph_add_node(
+    struct graph_builder *b, enum graph_op op, const char *name, const struct value_id *inputs,
+    uint32_t input_count, const struct graph_attr *attrs, uint32_t attr_count,
+    const char *const *output_names, uint32_t output_count, const char *pointer,
+    struct value_id *ret_outputs, struct err *err) {
     const struct op_row *row = &graph_op_rows[op];
     struct graph_node n = {.op = op, .name = name, .pointer = pointer};
     while (input_count > 0 && inputs[input_count - 1].n == NO_VALUE.n) {
@@ -144,8 +143,13 @@ int graph_add_node(struct graph_builder *b, enum graph_op op, const char *name,
     }
     n.output_count = output_count;
     for (uint32_t i = 0; i < output_count; i++) {
-        struct graph_value v = {.kind = VALUE_NODE, .name = output_names[i], .dtype = dtype,
-            .shape = shape, .producer = {(uint32_t)b->nodes.len}, .producer_output = i};
+        struct graph_value v = {
+            .kind = VALUE_NODE,
+            .name = output_names[i],
+            .dtype = dtype,
+            .shape = shape,
+            .producer = {(uint32_t)b->nodes.len},
+            .producer_output = i};
         n.outputs[i] = push_value(b, v);
         ret_outputs[i] = n.outputs[i];
     }
@@ -153,8 +157,7 @@ int graph_add_node(struct graph_builder *b, enum graph_op op, const char *name,
     return 0;
 }
 
-void graph_index(struct graph *g, struct arena *a)
-{
+void graph_index(struct graph *g, struct arena *a) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->output_count; i++) {
         g->values[g->outputs[i].n].is_output = true;
@@ -168,13 +171,14 @@ void graph_index(struct graph *g, struct arena *a)
     g->parameter_count = n;
 }
 
-int graph_finish(struct graph_builder *b, const struct value_id *outputs, uint32_t output_count,
-    struct graph **ret, struct err *err)
-{
+int graph_finish(
+    struct graph_builder *b, const struct value_id *outputs, uint32_t output_count,
+    struct graph **ret, struct err *err) {
     struct graph *g = ARENA_NEW(b->arena, struct graph);
     if (b->values.len > GRAPH_MAX_VALUES || b->nodes.len > GRAPH_MAX_NODES) {
-        return err_set(err, ERR_TOO_LARGE, "%zu values and %zu nodes, at most %d and %d",
-            b->values.len, b->nodes.len, GRAPH_MAX_VALUES, GRAPH_MAX_NODES);
+        return err_set(
+            err, ERR_TOO_LARGE, "%zu values and %zu nodes, at most %d and %d", b->values.len,
+            b->nodes.len, GRAPH_MAX_VALUES, GRAPH_MAX_NODES);
     }
     g->values = b->values.data;
     g->value_count = (uint32_t)b->values.len;

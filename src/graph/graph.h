@@ -41,12 +41,12 @@
 #include "base/err.h"
 #include "base/tensor.h"
 
-#define GRAPH_MAX_NODES   65536
-#define GRAPH_MAX_VALUES  131072
-#define GRAPH_MAX_ARITY   16
+#define GRAPH_MAX_NODES           65536
+#define GRAPH_MAX_VALUES          131072
+#define GRAPH_MAX_ARITY           16
 #define GRAPH_MAX_INLINE_ELEMENTS 65536 /* values in the model file, and of a hashed constant */
 #define GRAPH_MAX_TENSOR_BYTES    (1ull << 30)
-#define GRAPH_MAX_NAME            256   /* bytes of a name */
+#define GRAPH_MAX_NAME            256 /* bytes of a name */
 
 struct value_id {
     uint32_t n;
@@ -61,16 +61,16 @@ enum graph_op { /* rows of op.def, ONNX names */
 #define GRAPH_OP(NAME, ...) GRAPH_OP_##NAME,
 #include "graph/op.def"
 #undef GRAPH_OP
-    GRAPH_OP_COUNT
+                GRAPH_OP_COUNT
 };
 
 enum value_kind { VALUE_INPUT, VALUE_INITIALIZER, VALUE_NODE };
 
 enum source_kind { /* where an initialiser's (or a generated input's) bytes come from */
-    SOURCE_NONE,      /* a host input that the job must supply */
-    SOURCE_FILE,      /* tensor of a safetensors file label */
-    SOURCE_INLINE,    /* values in the model file */
-    SOURCE_GENERATOR, /* seeded, integer-defined (D9) */
+                   SOURCE_NONE,      /* a host input that the job must supply */
+                   SOURCE_FILE,      /* tensor of a safetensors file label */
+                   SOURCE_INLINE,    /* values in the model file */
+                   SOURCE_GENERATOR, /* seeded, integer-defined (D9) */
 };
 
 enum generator_kind { GENERATOR_CONSTANT, GENERATOR_UNIFORM, GENERATOR_NORMAL };
@@ -96,7 +96,7 @@ struct graph_value {
     uint32_t producer_output; /* which output of it */
     struct value_source source;
     bool is_output;
-    bool is_hashed_constant;  /* D1: its value enters the key; the compiler may use it */
+    bool is_hashed_constant; /* D1: its value enters the key; the compiler may use it */
 };
 
 enum attr_kind { ATTR_INT, ATTR_FLOAT, ATTR_STRING, ATTR_INTS };
@@ -113,23 +113,24 @@ struct graph_attr {
 struct graph_node {
     enum graph_op op;
     const char *name;
-    struct value_id inputs[GRAPH_MAX_ARITY];  /* NO_VALUE for an absent optional one */
+    struct value_id inputs[GRAPH_MAX_ARITY]; /* NO_VALUE for an absent optional one */
     uint32_t input_count;
     struct value_id outputs[GRAPH_MAX_ARITY];
     uint32_t output_count;
-    struct graph_attr *attrs; /* all attributes of the operator, defaults filled in, in op.def order */
+    struct graph_attr
+        *attrs; /* all attributes of the operator, defaults filled in, in op.def order */
     uint32_t attr_count;
-    const char *pointer;      /* JSON pointer of the node in the model file, for errors */
+    const char *pointer; /* JSON pointer of the node in the model file, for errors */
 };
 
 struct graph {
     struct graph_value *values;
     uint32_t value_count;
-    struct graph_node *nodes;  /* topological order */
+    struct graph_node *nodes; /* topological order */
     uint32_t node_count;
-    struct value_id *inputs;   /* declared order (canonical: first-visit order) */
+    struct value_id *inputs; /* declared order (canonical: first-visit order) */
     uint32_t input_count;
-    struct value_id *outputs;  /* declared order */
+    struct value_id *outputs; /* declared order */
     uint32_t output_count;
     struct value_id *parameters; /* initialisers that are loaded by `initialize`, in id order */
     uint32_t parameter_count;
@@ -140,16 +141,20 @@ struct graph_builder; /* arena */
 struct graph_builder *graph_builder_new(struct arena *a);
 /* Names must be new and shapes within limits: graph_finish() checks. Texts, bytes and attribute
  * arrays are borrowed for as long as the graph lives. */
-struct value_id graph_add_input(struct graph_builder *b, const char *name, enum dtype t,
-    const struct shape *s, const struct value_source *source /* NULL = host data */);
-struct value_id graph_add_initializer(struct graph_builder *b, const char *name, enum dtype t,
-    const struct shape *s, const struct value_source *source);
+struct value_id graph_add_input(
+    struct graph_builder *b, const char *name, enum dtype t, const struct shape *s,
+    const struct value_source *source /* NULL = host data */);
+struct value_id graph_add_initializer(
+    struct graph_builder *b, const char *name, enum dtype t, const struct shape *s,
+    const struct value_source *source);
 /* Infers output shapes; attrs may be fewer than the operator has. Outputs get `names`. */
-int graph_add_node(struct graph_builder *b, enum graph_op op, const char *name,
-    const struct value_id *inputs, uint32_t input_count, const struct graph_attr *attrs,
-    uint32_t attr_count, const char *const *output_names, uint32_t output_count,
-    const char *pointer, struct value_id *ret_outputs, struct err *err);
-int graph_finish(struct graph_builder *b, const struct value_id *outputs, uint32_t output_count,
+int graph_add_node(
+    struct graph_builder *b, enum graph_op op, const char *name, const struct value_id *inputs,
+    uint32_t input_count, const struct graph_attr *attrs, uint32_t attr_count,
+    const char *const *output_names, uint32_t output_count, const char *pointer,
+    struct value_id *ret_outputs, struct err *err);
+int graph_finish(
+    struct graph_builder *b, const struct value_id *outputs, uint32_t output_count,
     struct graph **ret, struct err *err);
 
 /* ---- Loading ---------------------------------------------------------------------------- */
@@ -160,28 +165,32 @@ typedef int graph_open_file_fn(void *arg, const char *label, struct err *err);
  * in err->where. open_file may be NULL: then initialisers from files are errors. Nodes may stand
  * in any order. An output must be the result of a node. Memory comes from the arena, whose jump
  * (arena.h) may leave this function: it then leaks nothing. */
-int graph_load(const struct json_t *model, graph_open_file_fn *open_file, void *arg,
-    struct arena *a, struct graph **ret, struct err *err);
+int graph_load(
+    const struct json_t *model, graph_open_file_fn *open_file, void *arg, struct arena *a,
+    struct graph **ret, struct err *err);
 
 /* ---- Canonical form and key ------------------------------------------------------------- */
 /* warnings: one text a dropped node, initialiser or input; arena. Texts and bytes stay those
  * of g. */
-int graph_canonical(const struct graph *g, struct arena *a, struct graph **ret,
-    const char *const **ret_warnings, uint32_t *ret_warning_count, struct err *err);
+int graph_canonical(
+    const struct graph *g, struct arena *a, struct graph **ret, const char *const **ret_warnings,
+    uint32_t *ret_warning_count, struct err *err);
 /* Digest of a canonical graph without names and sources. */
 int graph_digest(const struct graph *g, struct digest *ret, struct err *err);
 
 int graph_verify(const struct graph *g, struct err *err);
 void graph_print(const struct graph *g, FILE *out);
 
-const char *graph_op_name(enum graph_op op);            /* "MatMul" */
+const char *graph_op_name(enum graph_op op); /* "MatMul" */
 bool graph_op_find(const char *name, enum graph_op *ret);
-const struct graph_attr *graph_attr(const struct graph_node *n, const char *name); /* never NULL for an operator's own */
+const struct graph_attr *
+graph_attr(const struct graph_node *n, const char *name); /* never NULL for an operator's own */
 
 /* Stored bytes of elements first .. first+n-1 of a value whose data the model itself holds:
  * generated, inline, or a hashed constant. -ERR_MISSING for host inputs and file tensors. */
-int graph_fill(const struct graph_value *v, uint64_t job_seed, uint64_t first, uint64_t n,
-    uint8_t *bytes, struct err *err);
+int graph_fill(
+    const struct graph_value *v, uint64_t job_seed, uint64_t first, uint64_t n, uint8_t *bytes,
+    struct err *err);
 /* Element i (flat C order) of a generated tensor as a double before rounding to its dtype;
  * job_seed is the --seed option. */
 double graph_generate(const struct value_source *source, uint64_t job_seed, uint64_t i);

@@ -37,19 +37,20 @@ struct load_names {
 };
 
 /* "<pointer>/<key>" with the escapes of RFC 6901, cut at the end. */
-static void member_pointer(char ret[POINTER_BYTES], const char *pointer, const char *key)
-{
+static void member_pointer(char ret[POINTER_BYTES], const char *pointer, const char *key) {
     size_t used = (size_t)snprintf(ret, POINTER_BYTES, "%s/", pointer);
     for (const char *p = key; *p != '\0' && used + 3 < POINTER_BYTES; p++) {
         bool is_special = *p == '~' || *p == '/';
-        used += (size_t)snprintf(ret + used, POINTER_BYTES - used, "%s%c", is_special ? "~" : "",
-            *p == '~' ? '0' : *p == '/' ? '1' : *p);
+        used += (size_t)snprintf(
+            ret + used, POINTER_BYTES - used, "%s%c", is_special ? "~" : "",
+            *p == '~'   ? '0'
+            : *p == '/' ? '1'
+                        : *p);
     }
 }
 
-int load_check_keys(const json_t *object, const char *pointer, const char *const *allowed,
-    struct err *err)
-{
+int load_check_keys(
+    const json_t *object, const char *pointer, const char *const *allowed, struct err *err) {
     if (!json_is_object(object)) {
         return err_at(err, ERR_BAD_GRAPH, pointer, "an object is required");
     }
@@ -70,14 +71,13 @@ int load_check_keys(const json_t *object, const char *pointer, const char *const
     return 0;
 }
 
-int load_text(struct load *l, const json_t *string, const char *pointer, const char **ret,
-    struct err *err)
-{
+int load_text(
+    struct load *l, const json_t *string, const char *pointer, const char **ret, struct err *err) {
     const char *text = json_string_value(string);
     size_t n = json_string_length(string);
     if (text == NULL || n == 0 || n > GRAPH_MAX_NAME) {
-        return err_at(err, ERR_BAD_GRAPH, pointer, "a string of 1 to %d bytes is required",
-            GRAPH_MAX_NAME);
+        return err_at(
+            err, ERR_BAD_GRAPH, pointer, "a string of 1 to %d bytes is required", GRAPH_MAX_NAME);
     }
     for (size_t i = 0; i < n; i++) {
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) {
@@ -88,9 +88,9 @@ int load_text(struct load *l, const json_t *string, const char *pointer, const c
     return 0;
 }
 
-int load_list(const json_t *object, const char *key, const char *pointer, size_t most,
-    const json_t **ret, struct err *err)
-{
+int load_list(
+    const json_t *object, const char *key, const char *pointer, size_t most, const json_t **ret,
+    struct err *err) {
     const json_t *list = json_object_get(object, key);
     char where[POINTER_BYTES];
     snprintf(where, sizeof where, "%s/%s", pointer, key);
@@ -98,15 +98,14 @@ int load_list(const json_t *object, const char *key, const char *pointer, size_t
         return err_at(err, ERR_BAD_GRAPH, where, "a list is required");
     }
     if (json_array_size(list) > most) {
-        return err_at(err, ERR_TOO_LARGE, where, "%zu items, at most %zu", json_array_size(list),
-            most);
+        return err_at(
+            err, ERR_TOO_LARGE, where, "%zu items, at most %zu", json_array_size(list), most);
     }
     *ret = list;
     return 0;
 }
 
-static uint32_t name_id(struct load *l, struct load_names *names, const char *name)
-{
+static uint32_t name_id(struct load *l, struct load_names *names, const char *name) {
     uint32_t id = intern_add(&names->names, name);
     if (id == names->defs.len) {
         vec_push(l->arena, &names->defs, (struct name_def){.node = UINT32_MAX});
@@ -114,9 +113,9 @@ static uint32_t name_id(struct load *l, struct load_names *names, const char *na
     return id;
 }
 
-static int define(struct load *l, struct load_names *names, const char *name, uint32_t node,
-    struct value_id value, const char *pointer, uint32_t *ret_id, struct err *err)
-{
+static int define(
+    struct load *l, struct load_names *names, const char *name, uint32_t node,
+    struct value_id value, const char *pointer, uint32_t *ret_id, struct err *err) {
     uint32_t id = name_id(l, names, name);
     struct name_def *def = &names->defs.data[id];
     if (def->is_defined) {
@@ -129,9 +128,8 @@ static int define(struct load *l, struct load_names *names, const char *name, ui
     return 0;
 }
 
-static int load_tensors(struct load *l, struct load_names *names, const json_t *model,
-    bool is_input, struct err *err)
-{
+static int load_tensors(
+    struct load *l, struct load_names *names, const json_t *model, bool is_input, struct err *err) {
     const char *key = is_input ? "inputs" : "initializers";
     const json_t *list = NULL;
     int r = load_list(model, key, "", GRAPH_MAX_VALUES - l->builder->values.len, &list, err);
@@ -158,9 +156,9 @@ static int load_tensors(struct load *l, struct load_names *names, const json_t *
     return r;
 }
 
-static int load_ints(struct load *l, const json_t *list, const char *pointer,
-    struct graph_attr *attr, struct err *err)
-{
+static int load_ints(
+    struct load *l, const json_t *list, const char *pointer, struct graph_attr *attr,
+    struct err *err) {
     size_t n = json_array_size(list);
     if (n > GRAPH_MAX_ARITY) {
         return err_at(err, ERR_TOO_LARGE, pointer, "%zu integers, at most %d", n, GRAPH_MAX_ARITY);
@@ -179,16 +177,17 @@ static int load_ints(struct load *l, const json_t *list, const char *pointer,
 }
 
 /* An integer stands for a float where the operator wants one. */
-static int load_attr(struct load *l, enum graph_op op, const char *key, const json_t *value,
-    const char *pointer, struct graph_attr *ret, struct err *err)
-{
+static int load_attr(
+    struct load *l, enum graph_op op, const char *key, const json_t *value, const char *pointer,
+    struct graph_attr *ret, struct err *err) {
     const struct op_attr *row = graph_op_rows[op].attrs;
     while (row->name != NULL && strcmp(row->name, key) != 0) {
         row++;
     }
     if (row->name == NULL) {
-        return err_at(err, ERR_BAD_GRAPH, pointer, "operator %s has no attribute '%.100s'",
-            graph_op_name(op), key);
+        return err_at(
+            err, ERR_BAD_GRAPH, pointer, "operator %s has no attribute '%.100s'", graph_op_name(op),
+            key);
     }
     struct graph_attr attr = {.name = row->name};
     if (json_is_array(value)) {
@@ -215,9 +214,8 @@ static int load_attr(struct load *l, enum graph_op op, const char *key, const js
     return 0;
 }
 
-static int load_attrs(struct load *l, struct load_node *n, const json_t *attributes,
-    struct err *err)
-{
+static int
+load_attrs(struct load *l, struct load_node *n, const json_t *attributes, struct err *err) {
     if (attributes == NULL) {
         return 0;
     }
@@ -225,7 +223,8 @@ static int load_attrs(struct load *l, struct load_node *n, const json_t *attribu
     char where[POINTER_BYTES];
     snprintf(list, sizeof list, "%s/attributes", n->pointer);
     if (!json_is_object(attributes) || json_object_size(attributes) > GRAPH_MAX_ARITY) {
-        return err_at(err, ERR_BAD_GRAPH, list, "an object of at most %d members is required",
+        return err_at(
+            err, ERR_BAD_GRAPH, list, "an object of at most %d members is required",
             GRAPH_MAX_ARITY);
     }
     n->attrs = ARENA_ARRAY(l->arena, struct graph_attr, json_object_size(attributes));
@@ -242,9 +241,9 @@ static int load_attrs(struct load *l, struct load_node *n, const json_t *attribu
     return 0;
 }
 
-static int load_operands(struct load *l, struct load_names *names, const json_t *object,
-    struct load_node *n, struct err *err)
-{
+static int load_operands(
+    struct load *l, struct load_names *names, const json_t *object, struct load_node *n,
+    struct err *err) {
     const json_t *list = NULL;
     int r = load_list(object, "inputs", n->pointer, GRAPH_MAX_ARITY, &list, err);
     for (size_t i = 0; i < json_array_size(list) && r == 0; i++) {
@@ -264,9 +263,9 @@ static int load_operands(struct load *l, struct load_names *names, const json_t 
     return r;
 }
 
-static int load_results(struct load *l, struct load_names *names, const json_t *object,
-    struct load_node *n, uint32_t index, struct err *err)
-{
+static int load_results(
+    struct load *l, struct load_names *names, const json_t *object, struct load_node *n,
+    uint32_t index, struct err *err) {
     const json_t *list = NULL;
     int r = load_list(object, "outputs", n->pointer, GRAPH_MAX_ARITY, &list, err);
     for (size_t i = 0; i < json_array_size(list) && r == 0; i++) {
@@ -282,11 +281,10 @@ static int load_results(struct load *l, struct load_names *names, const json_t *
     return r;
 }
 
-static int load_node(struct load *l, struct load_names *names, const json_t *object,
-    uint32_t index, struct load_node *n, struct err *err)
-{
-    static const char *const keys[] = {
-        "name", "op_type", "inputs", "outputs", "attributes", NULL};
+static int load_node(
+    struct load *l, struct load_names *names, const json_t *object, uint32_t index,
+    struct load_node *n, struct err *err) {
+    static const char *const keys[] = {"name", "op_type", "inputs", "outputs", "attributes", NULL};
     char where[POINTER_BYTES];
     n->pointer = arena_printf(l->arena, "/nodes/%u", index);
     int r = load_check_keys(object, n->pointer, keys, err);
@@ -304,7 +302,8 @@ static int load_node(struct load *l, struct load_names *names, const json_t *obj
         r = err_at(err, ERR_BAD_GRAPH, where, "a string is required");
     }
     if (r == 0 && !graph_op_find(op, &n->op)) {
-        r = err_at(err, ERR_UNSUPPORTED_OP, where, "node '%s': operator '%.100s' is not supported",
+        r = err_at(
+            err, ERR_UNSUPPORTED_OP, where, "node '%s': operator '%.100s' is not supported",
             n->name, op);
     }
     if (r == 0) {
@@ -316,20 +315,20 @@ static int load_node(struct load *l, struct load_names *names, const json_t *obj
     return r == 0 ? load_results(l, names, object, n, index, err) : r;
 }
 
-static int add_node(struct load *l, struct load_names *names, struct load_node *n, struct err *err)
-{
+static int
+add_node(struct load *l, struct load_names *names, struct load_node *n, struct err *err) {
     struct value_id inputs[GRAPH_MAX_ARITY];
     struct value_id results[GRAPH_MAX_ARITY];
     const char *output_names[GRAPH_MAX_ARITY];
     for (uint32_t i = 0; i < n->input_count; i++) {
-        inputs[i] =
-            n->inputs[i] == INTERN_NONE ? NO_VALUE : names->defs.data[n->inputs[i]].value;
+        inputs[i] = n->inputs[i] == INTERN_NONE ? NO_VALUE : names->defs.data[n->inputs[i]].value;
     }
     for (uint32_t i = 0; i < n->output_count; i++) {
         output_names[i] = intern_name(&names->names, n->outputs[i]);
     }
-    int r = graph_add_node(l->builder, n->op, n->name, inputs, n->input_count, n->attrs,
-        n->attr_count, output_names, n->output_count, n->pointer, results, err);
+    int r = graph_add_node(
+        l->builder, n->op, n->name, inputs, n->input_count, n->attrs, n->attr_count, output_names,
+        n->output_count, n->pointer, results, err);
     for (uint32_t i = 0; i < n->output_count && r == 0; i++) {
         names->defs.data[n->outputs[i]].value = results[i];
     }
@@ -338,9 +337,9 @@ static int add_node(struct load *l, struct load_names *names, struct load_node *
 }
 
 /* Opens the maker of the next operand, or adds the node when all are there. */
-static int step(struct load *l, struct load_names *names, struct load_node *nodes, uint32_t *stack,
-    uint32_t *depth, struct err *err)
-{
+static int step(
+    struct load *l, struct load_names *names, struct load_node *nodes, uint32_t *stack,
+    uint32_t *depth, struct err *err) {
     struct load_node *n = &nodes[stack[*depth - 1]];
     if (n->next_input == n->input_count) {
         (*depth)--;
@@ -354,14 +353,16 @@ static int step(struct load *l, struct load_names *names, struct load_node *node
     }
     const struct name_def *def = &names->defs.data[id];
     if (!def->is_defined) {
-        return err_at(err, ERR_MISSING, where, "node '%s': nothing is named '%s'", n->name,
+        return err_at(
+            err, ERR_MISSING, where, "node '%s': nothing is named '%s'", n->name,
             intern_name(&names->names, id));
     }
     if (def->node == UINT32_MAX || nodes[def->node].state == NODE_ADDED) {
         return 0;
     }
     if (nodes[def->node].state == NODE_OPEN) {
-        return err_at(err, ERR_BAD_GRAPH, where, "cycle: node '%s' needs its own result through '%s'",
+        return err_at(
+            err, ERR_BAD_GRAPH, where, "cycle: node '%s' needs its own result through '%s'",
             nodes[def->node].name, intern_name(&names->names, id));
     }
     nodes[def->node].state = NODE_OPEN;
@@ -369,9 +370,8 @@ static int step(struct load *l, struct load_names *names, struct load_node *node
     return 0;
 }
 
-static int load_nodes(struct load *l, struct load_names *names, const json_t *model,
-    struct err *err)
-{
+static int
+load_nodes(struct load *l, struct load_names *names, const json_t *model, struct err *err) {
     const json_t *list = NULL;
     int r = load_list(model, "nodes", "", GRAPH_MAX_NODES, &list, err);
     uint32_t count = (uint32_t)json_array_size(list);
@@ -394,9 +394,9 @@ static int load_nodes(struct load *l, struct load_names *names, const json_t *mo
     return r;
 }
 
-static int load_output(struct load *l, struct load_names *names, const json_t *item, size_t index,
-    struct value_id *ret, struct err *err)
-{
+static int load_output(
+    struct load *l, struct load_names *names, const json_t *item, size_t index,
+    struct value_id *ret, struct err *err) {
     static const char *const keys[] = {"name", NULL};
     char where[POINTER_BYTES];
     const char *name = NULL;
@@ -417,16 +417,17 @@ static int load_output(struct load *l, struct load_names *names, const json_t *i
         return err_at(err, ERR_MISSING, where, "nothing is named '%s'", name);
     }
     if (names->defs.data[id].node == UINT32_MAX) {
-        return err_at(err, ERR_BAD_GRAPH, where,
+        return err_at(
+            err, ERR_BAD_GRAPH, where,
             "output '%s' is not the result of a node (Identity makes it one)", name);
     }
     *ret = names->defs.data[id].value;
     return 0;
 }
 
-static int load_outputs(struct load *l, struct load_names *names, const json_t *model,
-    struct graph **ret, struct err *err)
-{
+static int load_outputs(
+    struct load *l, struct load_names *names, const json_t *model, struct graph **ret,
+    struct err *err) {
     const json_t *list = NULL;
     int r = load_list(model, "outputs", "", GRAPH_MAX_VALUES, &list, err);
     uint32_t count = (uint32_t)json_array_size(list);
@@ -446,12 +447,16 @@ static int load_outputs(struct load *l, struct load_names *names, const json_t *
     return r;
 }
 
-int graph_load(const json_t *model, graph_open_file_fn *open_file, void *arg, struct arena *a,
-    struct graph **ret, struct err *err)
-{
+int graph_load(
+    const json_t *model, graph_open_file_fn *open_file, void *arg, struct arena *a,
+    struct graph **ret, struct err *err) {
     static const char *const keys[] = {"inputs", "initializers", "nodes", "outputs", NULL};
-    struct load l = {.arena = a, .open_file = open_file, .open_arg = arg,
-        .builder = graph_builder_new(a), .labels = {.arena = a}};
+    struct load l = {
+        .arena = a,
+        .open_file = open_file,
+        .open_arg = arg,
+        .builder = graph_builder_new(a),
+        .labels = {.arena = a}};
     struct load_names names = {.names = {.arena = a}};
     int r = load_check_keys(model, "", keys, err);
     if (r == 0) {

@@ -38,16 +38,18 @@ struct load {
 };
 
 /* The members of an object are all in `allowed` (NULL-terminated). */
-int load_check_keys(const json_t *object, const char *pointer, const char *const *allowed,
-    struct err *err);
+int load_check_keys(
+    const json_t *object, const char *pointer, const char *const *allowed, struct err *err);
 /* A string of 1 to GRAPH_MAX_NAME bytes without control characters, copied to the arena. */
-int load_text(struct load *l, const json_t *string, const char *pointer, const char **ret,
-    struct err *err);
+int load_text(
+    struct load *l, const json_t *string, const char *pointer, const char **ret, struct err *err);
 /* Absent gives NULL and success; otherwise a list of at most `most` items. */
-int load_list(const json_t *object, const char *key, const char *pointer, size_t most,
-    const json_t **ret, struct err *err);
+int load_list(
+    const json_t *object, const char *key, const char *pointer, size_t most, const json_t **ret,
+    struct err *err);
 /* Name, dtype, shape, source; initialisers must have a source, inputs may have a generator. */
-int load_tensor(struct load *l, const json_t *object, const char *pointer, bool is_input,
+int load_tensor(
+    struct load *l, const json_t *object, const char *pointer, bool is_input,
     struct load_tensor *ret, struct err *err);
 void load_note_file(struct load *l, struct value_id value, const char *pointer);
 /* Opens each label once, checks its tensors, reads hashed constants. */

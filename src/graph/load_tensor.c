@@ -12,8 +12,7 @@
 
 #define POINTER_BYTES 256
 
-static int load_dtype(const json_t *string, const char *pointer, enum dtype *ret, struct err *err)
-{
+static int load_dtype(const json_t *string, const char *pointer, enum dtype *ret, struct err *err) {
     char where[POINTER_BYTES];
     snprintf(where, sizeof where, "%s/dtype", pointer);
     if (!json_is_string(string)) {
@@ -21,21 +20,21 @@ static int load_dtype(const json_t *string, const char *pointer, enum dtype *ret
     }
     *ret = dtype_from_name(json_string_value(string));
     if (*ret == DTYPE_NONE) {
-        return err_at(err, ERR_DTYPE, where, "unknown element type '%.40s'",
-            json_string_value(string));
+        return err_at(
+            err, ERR_DTYPE, where, "unknown element type '%.40s'", json_string_value(string));
     }
     return 0;
 }
 
-static int load_shape(const json_t *list, const char *pointer, struct shape *ret, struct err *err)
-{
+static int load_shape(const json_t *list, const char *pointer, struct shape *ret, struct err *err) {
     char where[POINTER_BYTES];
     snprintf(where, sizeof where, "%s/shape", pointer);
     if (!json_is_array(list)) {
         return err_at(err, ERR_BAD_GRAPH, where, "a list of dimensions is required");
     }
     if (json_array_size(list) > TENSOR_MAX_DIMS) {
-        return err_at(err, ERR_SHAPE, where, "%zu dimensions, at most %d", json_array_size(list),
+        return err_at(
+            err, ERR_SHAPE, where, "%zu dimensions, at most %d", json_array_size(list),
             TENSOR_MAX_DIMS);
     }
     struct shape s = {.rank = (int)json_array_size(list)};
@@ -50,9 +49,9 @@ static int load_shape(const json_t *list, const char *pointer, struct shape *ret
     return 0;
 }
 
-static int load_number(const json_t *object, const char *key, const char *pointer, double fallback,
-    double *ret, struct err *err)
-{
+static int load_number(
+    const json_t *object, const char *key, const char *pointer, double fallback, double *ret,
+    struct err *err) {
     const json_t *number = json_object_get(object, key);
     *ret = number == NULL ? fallback : json_number_value(number);
     if (number != NULL && (!json_is_number(number) || !isfinite(*ret))) {
@@ -63,8 +62,7 @@ static int load_number(const json_t *object, const char *key, const char *pointe
     return 0;
 }
 
-static double largest(enum dtype t)
-{
+static double largest(enum dtype t) {
     switch (t) {
     case DTYPE_FLOAT16:
         return 65504;
@@ -77,11 +75,12 @@ static double largest(enum dtype t)
     }
 }
 
-static int find_generator(const json_t *object, const char *pointer, enum generator_kind *ret,
-    struct err *err)
-{
-    static const char *const names[] = {[GENERATOR_CONSTANT] = "constant",
-        [GENERATOR_UNIFORM] = "uniform", [GENERATOR_NORMAL] = "normal"};
+static int find_generator(
+    const json_t *object, const char *pointer, enum generator_kind *ret, struct err *err) {
+    static const char *const names[] = {
+        [GENERATOR_CONSTANT] = "constant",
+        [GENERATOR_UNIFORM] = "uniform",
+        [GENERATOR_NORMAL] = "normal"};
     const char *kind = json_string_value(json_object_get(object, "kind"));
     for (int i = 0; kind != NULL && i <= GENERATOR_NORMAL; i++) {
         if (strcmp(names[i], kind) == 0) {
@@ -94,9 +93,9 @@ static int find_generator(const json_t *object, const char *pointer, enum genera
     return err_at(err, ERR_BAD_GRAPH, where, "\"constant\", \"uniform\" or \"normal\" is required");
 }
 
-static int load_generator(const json_t *object, const char *pointer, enum dtype t,
-    struct value_source *ret, struct err *err)
-{
+static int load_generator(
+    const json_t *object, const char *pointer, enum dtype t, struct value_source *ret,
+    struct err *err) {
     static const char *const constant_keys[] = {"kind", "value", NULL};
     static const char *const random_keys[] = {"kind", "seed", "scale", "offset", NULL};
     struct value_source s = {.kind = SOURCE_GENERATOR};
@@ -127,16 +126,16 @@ static int load_generator(const json_t *object, const char *pointer, enum dtype 
     s.seed = (uint64_t)json_integer_value(seed);
     double reach = fabs(s.offset) + fabs(s.scale) * (s.generator == GENERATOR_NORMAL ? 6 : 1);
     if (!(reach <= largest(t))) {
-        return err_at(err, ERR_BAD_GRAPH, pointer, "values reach %g, %s ends at %g", reach,
-            dtype_name(t), largest(t));
+        return err_at(
+            err, ERR_BAD_GRAPH, pointer, "values reach %g, %s ends at %g", reach, dtype_name(t),
+            largest(t));
     }
     *ret = s;
     return 0;
 }
 
 /* One integer into an integer or bool type, exactly. */
-static bool put_integer(enum dtype t, uint8_t *bytes, uint64_t index, json_int_t value)
-{
+static bool put_integer(enum dtype t, uint8_t *bytes, uint64_t index, json_int_t value) {
     bool is_signed = t == DTYPE_INT8 || t == DTYPE_INT16 || t == DTYPE_INT32 || t == DTYPE_INT64;
     int bits = t == DTYPE_BOOL ? 1 : (int)dtype_bytes(t) * 8;
     int64_t min = 0;
@@ -156,8 +155,7 @@ static bool put_integer(enum dtype t, uint8_t *bytes, uint64_t index, json_int_t
     return true;
 }
 
-static bool put_value(enum dtype t, uint8_t *bytes, uint64_t index, const json_t *value)
-{
+static bool put_value(enum dtype t, uint8_t *bytes, uint64_t index, const json_t *value) {
     switch (t) {
     case DTYPE_FLOAT16:
     case DTYPE_BFLOAT16:
@@ -178,9 +176,9 @@ static bool put_value(enum dtype t, uint8_t *bytes, uint64_t index, const json_t
     }
 }
 
-static int load_values(struct load *l, const json_t *list, const char *pointer, enum dtype t,
-    const struct shape *shape, struct value_source *ret, struct err *err)
-{
+static int load_values(
+    struct load *l, const json_t *list, const char *pointer, enum dtype t,
+    const struct shape *shape, struct value_source *ret, struct err *err) {
     uint64_t elements = 0;
     uint64_t size = 0;
     char where[2 * POINTER_BYTES];
@@ -191,12 +189,14 @@ static int load_values(struct load *l, const json_t *list, const char *pointer, 
         return r;
     }
     if (!json_is_array(list) || json_array_size(list) != elements) {
-        return err_at(err, ERR_SHAPE, pointer, "%zu values, shape %s needs a list of %llu",
+        return err_at(
+            err, ERR_SHAPE, pointer, "%zu values, shape %s needs a list of %llu",
             json_array_size(list), shape_print(shape, text, sizeof text),
             (unsigned long long)elements);
     }
     if (elements > GRAPH_MAX_INLINE_ELEMENTS) {
-        return err_at(err, ERR_TOO_LARGE, pointer, "%llu values, at most %d in a model file",
+        return err_at(
+            err, ERR_TOO_LARGE, pointer, "%llu values, at most %d in a model file",
             (unsigned long long)elements, GRAPH_MAX_INLINE_ELEMENTS);
     }
     uint8_t *bytes = arena_alloc(l->arena, size, 16);
@@ -210,9 +210,9 @@ static int load_values(struct load *l, const json_t *list, const char *pointer, 
     return 0;
 }
 
-static int load_file_source(struct load *l, const json_t *object, const char *pointer,
-    const char *name, struct value_source *ret, struct err *err)
-{
+static int load_file_source(
+    struct load *l, const json_t *object, const char *pointer, const char *name,
+    struct value_source *ret, struct err *err) {
     char where[POINTER_BYTES];
     struct value_source s = {.kind = SOURCE_FILE, .tensor = name};
     snprintf(where, sizeof where, "%s/file", pointer);
@@ -228,9 +228,9 @@ static int load_file_source(struct load *l, const json_t *object, const char *po
     return r;
 }
 
-static int load_source(struct load *l, const json_t *object, const char *pointer, bool is_input,
-    struct load_tensor *t, struct err *err)
-{
+static int load_source(
+    struct load *l, const json_t *object, const char *pointer, bool is_input, struct load_tensor *t,
+    struct err *err) {
     char where[POINTER_BYTES];
     const json_t *values = json_object_get(object, "values");
     const json_t *generator = json_object_get(object, "generator");
@@ -239,7 +239,8 @@ static int load_source(struct load *l, const json_t *object, const char *pointer
         return 0;
     }
     if (given != 1) {
-        return err_at(err, ERR_BAD_GRAPH, pointer,
+        return err_at(
+            err, ERR_BAD_GRAPH, pointer,
             "initializer '%s': %d sources, exactly one of file, values, generator", t->name, given);
     }
     if (values != NULL) {
@@ -253,12 +254,12 @@ static int load_source(struct load *l, const json_t *object, const char *pointer
     return load_file_source(l, object, pointer, t->name, &t->source, err);
 }
 
-int load_tensor(struct load *l, const json_t *object, const char *pointer, bool is_input,
-    struct load_tensor *ret, struct err *err)
-{
+int load_tensor(
+    struct load *l, const json_t *object, const char *pointer, bool is_input,
+    struct load_tensor *ret, struct err *err) {
     static const char *const input_keys[] = {"name", "dtype", "shape", "generator", NULL};
-    static const char *const initializer_keys[] = {
-        "name", "dtype", "shape", "file", "tensor", "values", "generator", NULL};
+    static const char *const initializer_keys[] = {"name",   "dtype",  "shape",     "file",
+                                                   "tensor", "values", "generator", NULL};
     char where[POINTER_BYTES];
     struct load_tensor t = {0};
     int r = load_check_keys(object, pointer, is_input ? input_keys : initializer_keys, err);
@@ -287,7 +288,8 @@ int load_tensor(struct load *l, const json_t *object, const char *pointer, bool 
     r = load_source(l, object, pointer, is_input, &t, err);
     if (r == 0 && !is_input && t.source.kind == SOURCE_GENERATOR &&
         t.source.generator != GENERATOR_CONSTANT && graph_is_hashed(t.dtype, &t.shape)) {
-        r = err_at(err, ERR_BAD_GRAPH, pointer,
+        r = err_at(
+            err, ERR_BAD_GRAPH, pointer,
             "initializer '%s': scalars and integers enter the key, their generator must be "
             "constant",
             t.name);
@@ -298,8 +300,7 @@ int load_tensor(struct load *l, const json_t *object, const char *pointer, bool 
     return r;
 }
 
-void load_note_file(struct load *l, struct value_id value, const char *pointer)
-{
+void load_note_file(struct load *l, struct value_id value, const char *pointer) {
     const char *label = l->builder->values.data[value.n].source.file;
     uint32_t use = (uint32_t)l->uses.len;
     uint32_t id = intern_add(&l->labels, label);
@@ -312,8 +313,7 @@ void load_note_file(struct load *l, struct value_id value, const char *pointer)
     }
 }
 
-static int read_bytes(int fd, uint8_t *buf, uint64_t n, uint64_t at, struct err *err)
-{
+static int read_bytes(int fd, uint8_t *buf, uint64_t n, uint64_t at, struct err *err) {
     while (n > 0) {
         ssize_t got = pread(fd, buf, n, (off_t)at);
         if (got < 0 && errno == EINTR) {
@@ -321,7 +321,8 @@ static int read_bytes(int fd, uint8_t *buf, uint64_t n, uint64_t at, struct err 
         }
         if (got <= 0) {
             return got < 0 ? err_sys(err, ERR_IO, errno, "cannot read")
-                           : err_set(err, ERR_TENSOR_FILE, "file ends at byte %llu",
+                           : err_set(
+                                 err, ERR_TENSOR_FILE, "file ends at byte %llu",
                                  (unsigned long long)at);
         }
         buf += got;
@@ -332,23 +333,25 @@ static int read_bytes(int fd, uint8_t *buf, uint64_t n, uint64_t at, struct err 
 }
 
 /* No arena call that may jump: the index belongs to the heap. */
-static int resolve(struct load *l, const struct safetensors *index, int fd, struct graph_value *v,
-    struct err *err)
-{
+static int resolve(
+    struct load *l, const struct safetensors *index, int fd, struct graph_value *v,
+    struct err *err) {
     char has[160];
     char want[160];
     const struct safetensors_entry *e = safetensors_find(index, v->source.tensor);
     if (e == NULL) {
-        return err_set(err, ERR_MISSING, "file '%s' has no tensor '%s'", v->source.file,
-            v->source.tensor);
+        return err_set(
+            err, ERR_MISSING, "file '%s' has no tensor '%s'", v->source.file, v->source.tensor);
     }
     if (e->dtype != v->dtype) {
-        return err_set(err, ERR_DTYPE, "initializer '%s' is %s, tensor '%s' of file '%s' is %s",
-            v->name, dtype_name(v->dtype), e->name, v->source.file, dtype_name(e->dtype));
+        return err_set(
+            err, ERR_DTYPE, "initializer '%s' is %s, tensor '%s' of file '%s' is %s", v->name,
+            dtype_name(v->dtype), e->name, v->source.file, dtype_name(e->dtype));
     }
     if (!shape_equal(&e->shape, &v->shape)) {
-        return err_set(err, ERR_SHAPE, "initializer '%s' is %s, tensor '%s' of file '%s' is %s",
-            v->name, shape_print(&v->shape, want, sizeof want), e->name, v->source.file,
+        return err_set(
+            err, ERR_SHAPE, "initializer '%s' is %s, tensor '%s' of file '%s' is %s", v->name,
+            shape_print(&v->shape, want, sizeof want), e->name, v->source.file,
             shape_print(&e->shape, has, sizeof has));
     }
     v->source.file_offset = e->offset;
@@ -356,9 +359,9 @@ static int resolve(struct load *l, const struct safetensors *index, int fd, stru
         return 0;
     }
     if (e->size_bytes > GRAPH_MAX_INLINE_ELEMENTS * dtype_bytes(e->dtype)) {
-        return err_set(err, ERR_TOO_LARGE,
-            "initializer '%s': a %s tensor enters the key, at most %d elements", v->name,
-            dtype_name(v->dtype), GRAPH_MAX_INLINE_ELEMENTS);
+        return err_set(
+            err, ERR_TOO_LARGE, "initializer '%s': a %s tensor enters the key, at most %d elements",
+            v->name, dtype_name(v->dtype), GRAPH_MAX_INLINE_ELEMENTS);
     }
     uint8_t *bytes = arena_try_alloc(l->arena, e->size_bytes, 16);
     if (bytes == NULL) {
@@ -368,11 +371,11 @@ static int resolve(struct load *l, const struct safetensors *index, int fd, stru
     return read_bytes(fd, bytes, e->size_bytes, e->offset, err);
 }
 
-static int resolve_label(struct load *l, uint32_t label, struct err *err)
-{
+static int resolve_label(struct load *l, uint32_t label, struct err *err) {
     const struct file_use *first = &l->uses.data[l->files.data[label].first];
     if (l->open_file == NULL) {
-        return err_at(err, ERR_MISSING, first->pointer, "file '%s': no files are given",
+        return err_at(
+            err, ERR_MISSING, first->pointer, "file '%s': no files are given",
             intern_name(&l->labels, label));
     }
     CLEANUP(cleanup_close) int fd = l->open_file(l->open_arg, intern_name(&l->labels, label), err);
@@ -399,8 +402,7 @@ static int resolve_label(struct load *l, uint32_t label, struct err *err)
     return r;
 }
 
-int load_files(struct load *l, struct err *err)
-{
+int load_files(struct load *l, struct err *err) {
     for (uint32_t label = 0; label < l->files.len; label++) {
         int r = resolve_label(l, label, err);
         if (r < 0) {

@@ -1,24 +1,27 @@
 /* A graph as text: values that have no producer, nodes, outputs, each in id order. */
 #include "graph/graph.h"
 
-static void print_source(const struct graph_value *v, FILE *out)
-{
-    static const char *const generators[] = {[GENERATOR_CONSTANT] = "constant",
-        [GENERATOR_UNIFORM] = "uniform", [GENERATOR_NORMAL] = "normal"};
+static void print_source(const struct graph_value *v, FILE *out) {
+    static const char *const generators[] = {
+        [GENERATOR_CONSTANT] = "constant",
+        [GENERATOR_UNIFORM] = "uniform",
+        [GENERATOR_NORMAL] = "normal"};
     const struct value_source *s = &v->source;
     switch (s->kind) {
     case SOURCE_NONE:
         fprintf(out, " host");
         break;
     case SOURCE_FILE:
-        fprintf(out, " file \"%s\" tensor \"%s\" at %llu", s->file, s->tensor,
+        fprintf(
+            out, " file \"%s\" tensor \"%s\" at %llu", s->file, s->tensor,
             (unsigned long long)s->file_offset);
         break;
     case SOURCE_INLINE:
         fprintf(out, " inline");
         break;
     case SOURCE_GENERATOR:
-        fprintf(out, " %s seed %llu scale %.17g offset %.17g", generators[s->generator],
+        fprintf(
+            out, " %s seed %llu scale %.17g offset %.17g", generators[s->generator],
             (unsigned long long)s->seed, s->scale, s->offset);
         break;
     }
@@ -27,8 +30,7 @@ static void print_source(const struct graph_value *v, FILE *out)
     }
 }
 
-static void print_attr(const struct graph_attr *a, FILE *out)
-{
+static void print_attr(const struct graph_attr *a, FILE *out) {
     switch (a->kind) {
     case ATTR_INT:
         fprintf(out, " %s=%lld", a->name, (long long)a->i);
@@ -49,8 +51,7 @@ static void print_attr(const struct graph_attr *a, FILE *out)
     }
 }
 
-static void print_node(const struct graph *g, uint32_t id, FILE *out)
-{
+static void print_node(const struct graph *g, uint32_t id, FILE *out) {
     const struct graph_node *n = &g->nodes[id];
     char shape[160];
     fprintf(out, "n%u %s(", id, graph_op_name(n->op));
@@ -68,23 +69,25 @@ static void print_node(const struct graph *g, uint32_t id, FILE *out)
     }
     for (uint32_t i = 0; i < n->output_count; i++) {
         const struct graph_value *v = &g->values[n->outputs[i].n];
-        fprintf(out, " -> v%u %s %s", n->outputs[i].n, dtype_name(v->dtype),
+        fprintf(
+            out, " -> v%u %s %s", n->outputs[i].n, dtype_name(v->dtype),
             shape_print(&v->shape, shape, sizeof shape));
     }
     fprintf(out, "  # %s\n", n->name);
 }
 
-void graph_print(const struct graph *g, FILE *out)
-{
+void graph_print(const struct graph *g, FILE *out) {
     char shape[160];
-    fprintf(out, "graph values=%u nodes=%u inputs=%u parameters=%u outputs=%u\n", g->value_count,
+    fprintf(
+        out, "graph values=%u nodes=%u inputs=%u parameters=%u outputs=%u\n", g->value_count,
         g->node_count, g->input_count, g->parameter_count, g->output_count);
     for (uint32_t i = 0; i < g->value_count; i++) {
         const struct graph_value *v = &g->values[i];
         if (v->kind == VALUE_NODE) {
             continue;
         }
-        fprintf(out, "v%u %s %s %s", i, v->kind == VALUE_INPUT ? "input" : "initializer",
+        fprintf(
+            out, "v%u %s %s %s", i, v->kind == VALUE_INPUT ? "input" : "initializer",
             dtype_name(v->dtype), shape_print(&v->shape, shape, sizeof shape));
         print_source(v, out);
         fprintf(out, "  # %s\n", v->name);

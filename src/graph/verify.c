@@ -4,16 +4,15 @@
 
 #include "graph/graph_internal.h"
 
-static int fault_of_value(const struct graph_value *v, struct err *err)
-{
+static int fault_of_value(const struct graph_value *v, struct err *err) {
     return err_wrap(err, "value '%s'", v->name);
 }
 
-static int verify_value(const struct graph *g, uint32_t id, struct err *err)
-{
+static int verify_value(const struct graph *g, uint32_t id, struct err *err) {
     const struct graph_value *v = &g->values[id];
     if (v->name == NULL || v->name[0] == '\0' || strlen(v->name) > GRAPH_MAX_NAME) {
-        return err_set(err, ERR_BAD_GRAPH, "value %u: a name of 1 to %d bytes is required", id,
+        return err_set(
+            err, ERR_BAD_GRAPH, "value %u: a name of 1 to %d bytes is required", id,
             GRAPH_MAX_NAME);
     }
     if (v->dtype <= DTYPE_NONE || v->dtype >= DTYPE_COUNT) {
@@ -25,10 +24,9 @@ static int verify_value(const struct graph *g, uint32_t id, struct err *err)
     if ((v->kind == VALUE_NODE) != (v->producer.n != NO_NODE.n)) {
         return err_set(err, ERR_BAD_GRAPH, "value '%s': kind and producer disagree", v->name);
     }
-    if (v->kind == VALUE_NODE &&
-        (v->producer.n >= g->node_count ||
-            v->producer_output >= g->nodes[v->producer.n].output_count ||
-            g->nodes[v->producer.n].outputs[v->producer_output].n != id)) {
+    if (v->kind == VALUE_NODE && (v->producer.n >= g->node_count ||
+                                  v->producer_output >= g->nodes[v->producer.n].output_count ||
+                                  g->nodes[v->producer.n].outputs[v->producer_output].n != id)) {
         return err_set(err, ERR_BAD_GRAPH, "value '%s': not a result of its producer", v->name);
     }
     if (v->kind == VALUE_INITIALIZER && v->source.kind == SOURCE_NONE) {
@@ -39,7 +37,8 @@ static int verify_value(const struct graph *g, uint32_t id, struct err *err)
         return err_set(err, ERR_BAD_GRAPH, "value '%s': wrong hashed-constant flag", v->name);
     }
     if (v->is_hashed_constant && v->source.bytes == NULL) {
-        return err_set(err, ERR_BAD_GRAPH,
+        return err_set(
+            err, ERR_BAD_GRAPH,
             "initializer '%s': scalars and integers enter the key: values, a file or a constant "
             "generator of at most %d elements are required",
             v->name, GRAPH_MAX_INLINE_ELEMENTS);
@@ -47,13 +46,11 @@ static int verify_value(const struct graph *g, uint32_t id, struct err *err)
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
+static int by_name(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int verify_names(const struct graph *g, struct err *err)
-{
+static int verify_names(const struct graph *g, struct err *err) {
     const char **names = calloc(g->value_count + 1, sizeof *names);
     int r = 0;
     if (names == NULL) {
@@ -72,8 +69,7 @@ static int verify_names(const struct graph *g, struct err *err)
     return r;
 }
 
-static int verify_attrs(const struct graph *g, const struct graph_node *n, struct err *err)
-{
+static int verify_attrs(const struct graph *g, const struct graph_node *n, struct err *err) {
     const struct op_attr *rows = graph_op_rows[n->op].attrs;
     int rank = g->values[n->inputs[0].n].shape.rank;
     uint32_t i = 0;
@@ -92,13 +88,13 @@ static int verify_attrs(const struct graph *g, const struct graph_node *n, struc
     return 0;
 }
 
-static int verify_operands(const struct graph *g, uint32_t id, struct err *err)
-{
+static int verify_operands(const struct graph *g, uint32_t id, struct err *err) {
     const struct graph_node *n = &g->nodes[id];
     const struct op_row *row = &graph_op_rows[n->op];
     if (n->input_count < row->least || n->input_count > row->most ||
         n->output_count != row->outputs) {
-        return err_set(err, ERR_BAD_GRAPH, "%u inputs and %u outputs, %u to %u and %u expected",
+        return err_set(
+            err, ERR_BAD_GRAPH, "%u inputs and %u outputs, %u to %u and %u expected",
             n->input_count, n->output_count, row->least, row->most, row->outputs);
     }
     for (uint32_t i = 0; i < n->input_count; i++) {
@@ -110,7 +106,8 @@ static int verify_operands(const struct graph *g, uint32_t id, struct err *err)
             return err_set(err, ERR_BAD_GRAPH, "input %u is no value", i);
         }
         if (g->values[v].kind == VALUE_NODE && g->values[v].producer.n >= id) {
-            return err_set(err, ERR_BAD_GRAPH, "input %u ('%s') is made by a later node", i,
+            return err_set(
+                err, ERR_BAD_GRAPH, "input %u ('%s') is made by a later node", i,
                 g->values[v].name);
         }
     }
@@ -124,8 +121,7 @@ static int verify_operands(const struct graph *g, uint32_t id, struct err *err)
     return 0;
 }
 
-static int verify_node(const struct graph *g, uint32_t id, struct err *err)
-{
+static int verify_node(const struct graph *g, uint32_t id, struct err *err) {
     const struct graph_node *n = &g->nodes[id];
     if (n->op < 0 || n->op >= GRAPH_OP_COUNT) {
         return err_set(err, ERR_BAD_GRAPH, "node %u: no operator", id);
@@ -147,16 +143,16 @@ static int verify_node(const struct graph *g, uint32_t id, struct err *err)
         if (v->dtype != dtype || !shape_equal(&v->shape, &shape)) {
             char has[160];
             char want[160];
-            r = err_set(err, ERR_SHAPE, "node '%s': output %u is %s %s, inferred is %s %s", n->name,
-                i, dtype_name(v->dtype), shape_print(&v->shape, has, sizeof has),
-                dtype_name(dtype), shape_print(&shape, want, sizeof want));
+            r = err_set(
+                err, ERR_SHAPE, "node '%s': output %u is %s %s, inferred is %s %s", n->name, i,
+                dtype_name(v->dtype), shape_print(&v->shape, has, sizeof has), dtype_name(dtype),
+                shape_print(&shape, want, sizeof want));
         }
     }
     return r;
 }
 
-static int verify_interface(const struct graph *g, struct err *err)
-{
+static int verify_interface(const struct graph *g, struct err *err) {
     uint32_t marked = 0;
     if (g->output_count == 0) {
         return err_set(err, ERR_BAD_GRAPH, "a graph needs at least 1 output");
@@ -164,7 +160,8 @@ static int verify_interface(const struct graph *g, struct err *err)
     for (uint32_t i = 0; i < g->output_count; i++) {
         uint32_t v = g->outputs[i].n;
         if (v >= g->value_count || g->values[v].kind != VALUE_NODE || !g->values[v].is_output) {
-            return err_set(err, ERR_BAD_GRAPH, "output %u ('%s') is not the result of a node", i,
+            return err_set(
+                err, ERR_BAD_GRAPH, "output %u ('%s') is not the result of a node", i,
                 v < g->value_count ? g->values[v].name : "?");
         }
     }
@@ -172,7 +169,8 @@ static int verify_interface(const struct graph *g, struct err *err)
         marked += g->values[v].is_output;
     }
     if (marked != g->output_count) {
-        return err_set(err, ERR_BAD_GRAPH, "%u outputs name %u values: each may be named once",
+        return err_set(
+            err, ERR_BAD_GRAPH, "%u outputs name %u values: each may be named once",
             g->output_count, marked);
     }
     for (uint32_t i = 0; i < g->input_count; i++) {
@@ -184,8 +182,7 @@ static int verify_interface(const struct graph *g, struct err *err)
     return 0;
 }
 
-int graph_verify(const struct graph *g, struct err *err)
-{
+int graph_verify(const struct graph *g, struct err *err) {
     int r = 0;
     for (uint32_t i = 0; i < g->value_count && r == 0; i++) {
         r = verify_value(g, i, err);

@@ -7,8 +7,7 @@
 
 /* Longest path by a table over values: nodes stand in topological order. Without memory for the
  * table the answer is that of a path of one rounding, which only makes the judgement stricter. */
-uint32_t reference_roundings(const struct graph *g, uint32_t ordinal, bool accumulate_f16)
-{
+uint32_t reference_roundings(const struct graph *g, uint32_t ordinal, bool accumulate_f16) {
     uint32_t *longest = calloc(g->value_count + 1, sizeof *longest);
     if (longest == NULL) {
         return 1;
@@ -24,8 +23,7 @@ uint32_t reference_roundings(const struct graph *g, uint32_t ordinal, bool accum
             }
         }
         for (uint32_t k = 0; k < n->output_count; k++) {
-            longest[n->outputs[k].n] =
-                before + reference_ops[n->op].roundings(&c, accumulate_f16);
+            longest[n->outputs[k].n] = before + reference_ops[n->op].roundings(&c, accumulate_f16);
         }
     }
     uint32_t r = longest[g->outputs[ordinal].n];
@@ -33,8 +31,7 @@ uint32_t reference_roundings(const struct graph *g, uint32_t ordinal, bool accum
     return r;
 }
 
-double reference_unit(const struct graph *g, uint32_t ordinal)
-{
+double reference_unit(const struct graph *g, uint32_t ordinal) {
     bool *is_needed = calloc(g->value_count + 1, sizeof *is_needed);
     if (is_needed == NULL) {
         return 0x1p-24; /* the stricter one */
@@ -60,8 +57,7 @@ double reference_unit(const struct graph *g, uint32_t ordinal)
 }
 
 /* Largest error of storing a value: half a unit, which subnormals bound from below. */
-static double storage_error(enum dtype t, double value)
-{
+static double storage_error(enum dtype t, double value) {
     switch (t) {
     case DTYPE_FLOAT16:
         return fmax(0x1p-11 * fabs(value), 0x1p-25);
@@ -72,8 +68,7 @@ static double storage_error(enum dtype t, double value)
     }
 }
 
-static double root_mean_square(const struct tensor *t, uint64_t n)
-{
+static double root_mean_square(const struct tensor *t, uint64_t n) {
     double sum = 0;
     for (uint64_t i = 0; i < n; i++) {
         double x = tensor_get(DTYPE_DOUBLE, t->bytes, i);
@@ -82,8 +77,7 @@ static double root_mean_square(const struct tensor *t, uint64_t n)
     return n > 0 ? sqrt(sum / (double)n) : 0;
 }
 
-static uint64_t argmax(enum dtype t, const uint8_t *bytes, uint64_t first, uint64_t n)
-{
+static uint64_t argmax(enum dtype t, const uint8_t *bytes, uint64_t first, uint64_t n) {
     uint64_t best = 0;
     for (uint64_t i = 1; i < n; i++) {
         if (tensor_get(t, bytes, first + i) > tensor_get(t, bytes, first + best)) {
@@ -93,22 +87,22 @@ static uint64_t argmax(enum dtype t, const uint8_t *bytes, uint64_t first, uint6
     return best;
 }
 
-static double argmax_share(
-    const struct tensor *expected, enum dtype t, const uint8_t *got, uint64_t n)
-{
+static double
+argmax_share(const struct tensor *expected, enum dtype t, const uint8_t *got, uint64_t n) {
     const struct shape *s = &expected->shape;
     uint64_t row = s->rank > 0 ? (uint64_t)s->dim[s->rank - 1] : 1;
     uint64_t rows = row > 0 ? n / row : 0;
     uint64_t equal = 0;
     for (uint64_t i = 0; i < rows; i++) {
-        equal += argmax(t, got, i * row, row) == argmax(DTYPE_DOUBLE, expected->bytes, i * row, row);
+        equal +=
+            argmax(t, got, i * row, row) == argmax(DTYPE_DOUBLE, expected->bytes, i * row, row);
     }
     return rows > 0 ? (double)equal / (double)rows : 1;
 }
 
-void reference_compare(const struct graph *g, uint32_t ordinal, bool accumulate_f16,
-    const struct tensor *expected, const uint8_t *got, struct reference_error *ret)
-{
+void reference_compare(
+    const struct graph *g, uint32_t ordinal, bool accumulate_f16, const struct tensor *expected,
+    const uint8_t *got, struct reference_error *ret) {
     enum dtype t = g->values[g->outputs[ordinal].n].dtype;
     uint64_t n = expected->size_bytes / sizeof(double);
     double r = reference_roundings(g, ordinal, accumulate_f16);

@@ -10,13 +10,12 @@
 struct walk {
     const struct graph *g;
     const struct reference_data *data;
-    double **values;    /* by value id, owned */
-    uint32_t *readers;  /* still to come */
+    double **values;       /* by value id, owned */
+    uint32_t *readers;     /* still to come */
     const uint8_t **bytes; /* stored data by value id, borrowed; NULL when the model has it */
 };
 
-static void walk_done(struct walk *w)
-{
+static void walk_done(struct walk *w) {
     for (uint32_t i = 0; w->values != NULL && i < w->g->value_count; i++) {
         free(w->values[i]);
     }
@@ -25,8 +24,7 @@ static void walk_done(struct walk *w)
     free(w->bytes);
 }
 
-struct reference_call reference_describe(const struct graph *g, const struct graph_node *n)
-{
+struct reference_call reference_describe(const struct graph *g, const struct graph_node *n) {
     struct reference_call c = {.graph = g, .node = n};
     for (uint32_t i = 0; i < n->input_count; i++) {
         if (n->inputs[i].n != NO_VALUE.n) {
@@ -37,13 +35,11 @@ struct reference_call reference_describe(const struct graph *g, const struct gra
     return c;
 }
 
-static int no_memory(const struct graph_value *v, struct err *err)
-{
+static int no_memory(const struct graph_value *v, struct err *err) {
     return err_set(err, ERR_NOMEM, "no memory to evaluate '%s'", v->name);
 }
 
-static int make_doubles(const struct graph_value *v, double **ret, struct err *err)
-{
+static int make_doubles(const struct graph_value *v, double **ret, struct err *err) {
     uint64_t elements = 0;
     int r = shape_elements(&v->shape, v->dtype, &elements, NULL, err);
     if (r < 0) {
@@ -58,8 +54,7 @@ static int make_doubles(const struct graph_value *v, double **ret, struct err *e
 }
 
 /* Stored bytes -> doubles. */
-static int load_leaf(struct walk *w, uint32_t id, struct err *err)
-{
+static int load_leaf(struct walk *w, uint32_t id, struct err *err) {
     const struct graph_value *v = &w->g->values[id];
     uint64_t elements = 0;
     uint64_t size = 0;
@@ -80,8 +75,7 @@ static int load_leaf(struct walk *w, uint32_t id, struct err *err)
     return r;
 }
 
-static int eval_node(struct walk *w, const struct graph_node *n, struct err *err)
-{
+static int eval_node(struct walk *w, const struct graph_node *n, struct err *err) {
     struct reference_call c = reference_describe(w->g, n);
     for (uint32_t i = 0; i < n->input_count; i++) {
         uint32_t id = n->inputs[i].n;
@@ -118,8 +112,7 @@ static int eval_node(struct walk *w, const struct graph_node *n, struct err *err
 #include "graph/op.def"
 #undef GRAPH_OP
 
-static int walk_init(struct walk *w, struct err *err)
-{
+static int walk_init(struct walk *w, struct err *err) {
     const struct graph *g = w->g;
     w->values = calloc(g->value_count + 1, sizeof *w->values);
     w->readers = calloc(g->value_count + 1, sizeof *w->readers);
@@ -146,8 +139,7 @@ static int walk_init(struct walk *w, struct err *err)
     return 0;
 }
 
-static int take_outputs(struct walk *w, struct tensor_set *ret, struct err *err)
-{
+static int take_outputs(struct walk *w, struct tensor_set *ret, struct err *err) {
     const struct graph *g = w->g;
     struct tensor_set set = {calloc(g->output_count, sizeof *set.items), 0};
     int r = set.items != NULL ? 0 : err_set(err, ERR_NOMEM, "no memory for outputs");
@@ -170,9 +162,9 @@ static int take_outputs(struct walk *w, struct tensor_set *ret, struct err *err)
     return 0;
 }
 
-int reference_eval(const struct graph *g, const struct reference_data *data,
-    struct tensor_set *ret, struct err *err)
-{
+int reference_eval(
+    const struct graph *g, const struct reference_data *data, struct tensor_set *ret,
+    struct err *err) {
     struct walk w = {.g = g, .data = data};
     int r = walk_init(&w, err);
     for (uint32_t i = 0; i < g->node_count && r == 0; i++) {

@@ -3,8 +3,7 @@
 
 #include "reference/reference_internal.h"
 
-static uint64_t count(const struct shape *s)
-{
+static uint64_t count(const struct shape *s) {
     uint64_t n = 1;
     for (int i = 0; i < s->rank; i++) {
         n *= (uint64_t)s->dim[i];
@@ -14,9 +13,8 @@ static uint64_t count(const struct shape *s)
 
 /* Flat index in an operand that is broadcast (right-aligned) to the result's element `flat`;
  * the last `skip` axes of both are left out. */
-static uint64_t broadcast_index(
-    uint64_t flat, const struct shape *result, const struct shape *operand, int skip)
-{
+static uint64_t
+broadcast_index(uint64_t flat, const struct shape *result, const struct shape *operand, int skip) {
     uint64_t index = 0;
     uint64_t stride = 1;
     for (int i = skip; i < result->rank; i++) {
@@ -33,9 +31,9 @@ static uint64_t broadcast_index(
 }
 
 /* out[m][n] += sum over k of a[m][k] * b[k][n], with strides. */
-static void product(double *out, const double *a, const double *b, uint64_t rows, uint64_t inner,
-    uint64_t columns, const uint64_t a_stride[2], const uint64_t b_stride[2])
-{
+static void product(
+    double *out, const double *a, const double *b, uint64_t rows, uint64_t inner, uint64_t columns,
+    const uint64_t a_stride[2], const uint64_t b_stride[2]) {
     for (uint64_t m = 0; m < rows; m++) {
         for (uint64_t k = 0; k < inner; k++) {
             double left = a[m * a_stride[0] + k * a_stride[1]];
@@ -46,8 +44,7 @@ static void product(double *out, const double *a, const double *b, uint64_t rows
     }
 }
 
-static void eval_MatMul(const struct reference_call *c)
-{
+static void eval_MatMul(const struct reference_call *c) {
     struct shape a = *c->shapes[0];
     struct shape b = *c->shapes[1];
     struct shape s = *c->shape; /* of the batch axes, then rows and columns */
@@ -68,18 +65,17 @@ static void eval_MatMul(const struct reference_call *c)
     for (uint64_t i = 0; i < batches; i++) {
         const double *left = c->in[0] + broadcast_index(i, &s, &a, 2) * rows * inner;
         const double *right = c->in[1] + broadcast_index(i, &s, &b, 2) * inner * columns;
-        product(c->out + i * rows * columns, left, right, rows, inner, columns,
-            (uint64_t[]){inner, 1}, (uint64_t[]){columns, 1});
+        product(
+            c->out + i * rows * columns, left, right, rows, inner, columns, (uint64_t[]){inner, 1},
+            (uint64_t[]){columns, 1});
     }
 }
 
-static uint64_t matmul_inner(const struct reference_call *c)
-{
+static uint64_t matmul_inner(const struct reference_call *c) {
     return (uint64_t)c->shapes[0]->dim[c->shapes[0]->rank - 1];
 }
 
-static uint32_t sum_roundings(const struct reference_call *c, uint64_t inner, bool accumulate_f16)
-{
+static uint32_t sum_roundings(const struct reference_call *c, uint64_t inner, bool accumulate_f16) {
     if (c->graph->values[c->node->outputs[0].n].dtype != DTYPE_FLOAT16) {
         return (uint32_t)inner;
     }
@@ -87,13 +83,11 @@ static uint32_t sum_roundings(const struct reference_call *c, uint64_t inner, bo
     return accumulate_f16 ? (uint32_t)(1 + (part + 15) / 16) : 1;
 }
 
-static uint32_t roundings_MatMul(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_MatMul(const struct reference_call *c, bool accumulate_f16) {
     return sum_roundings(c, matmul_inner(c), accumulate_f16);
 }
 
-static void eval_Gemm(const struct reference_call *c)
-{
+static void eval_Gemm(const struct reference_call *c) {
     uint64_t turn_a = graph_attr(c->node, "transA")->i != 0;
     uint64_t turn_b = graph_attr(c->node, "transB")->i != 0;
     double alpha = graph_attr(c->node, "alpha")->f;
@@ -114,8 +108,7 @@ static void eval_Gemm(const struct reference_call *c)
     }
 }
 
-static uint32_t roundings_Gemm(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Gemm(const struct reference_call *c, bool accumulate_f16) {
     bool turn_a = graph_attr(c->node, "transA")->i != 0;
     uint64_t inner = (uint64_t)c->shapes[0]->dim[turn_a ? 0 : 1];
     uint32_t n = sum_roundings(c, inner, accumulate_f16);
@@ -126,8 +119,7 @@ static uint32_t roundings_Gemm(const struct reference_call *c, bool accumulate_f
     return n;
 }
 
-static void eval_Add(const struct reference_call *c)
-{
+static void eval_Add(const struct reference_call *c) {
     uint64_t n = count(c->shape);
     for (uint64_t i = 0; i < n; i++) {
         c->out[i] = c->in[0][broadcast_index(i, c->shape, c->shapes[0], 0)] +
@@ -135,13 +127,11 @@ static void eval_Add(const struct reference_call *c)
     }
 }
 
-static uint32_t roundings_Add(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Add(const struct reference_call *c, bool accumulate_f16) {
     return 1;
 }
 
-static void eval_Relu(const struct reference_call *c)
-{
+static void eval_Relu(const struct reference_call *c) {
     uint64_t n = count(c->shape);
     for (uint64_t i = 0; i < n; i++) {
         double x = c->in[0][i];
@@ -149,39 +139,33 @@ static void eval_Relu(const struct reference_call *c)
     }
 }
 
-static uint32_t roundings_Relu(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Relu(const struct reference_call *c, bool accumulate_f16) {
     return 0;
 }
 
-static void eval_Tanh(const struct reference_call *c)
-{
+static void eval_Tanh(const struct reference_call *c) {
     uint64_t n = count(c->shape);
     for (uint64_t i = 0; i < n; i++) {
         c->out[i] = tanh(c->in[0][i]);
     }
 }
 
-static uint32_t roundings_Tanh(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Tanh(const struct reference_call *c, bool accumulate_f16) {
     return 2;
 }
 
-static void eval_Sigmoid(const struct reference_call *c)
-{
+static void eval_Sigmoid(const struct reference_call *c) {
     uint64_t n = count(c->shape);
     for (uint64_t i = 0; i < n; i++) {
         c->out[i] = 1 / (1 + exp(-c->in[0][i]));
     }
 }
 
-static uint32_t roundings_Sigmoid(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Sigmoid(const struct reference_call *c, bool accumulate_f16) {
     return 2;
 }
 
-static void eval_Gelu(const struct reference_call *c)
-{
+static void eval_Gelu(const struct reference_call *c) {
     bool is_tanh = graph_attr(c->node, "approximate")->s[0] == 't';
     uint64_t n = count(c->shape);
     for (uint64_t i = 0; i < n; i++) {
@@ -195,13 +179,11 @@ static void eval_Gelu(const struct reference_call *c)
     }
 }
 
-static uint32_t roundings_Gelu(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Gelu(const struct reference_call *c, bool accumulate_f16) {
     return 4;
 }
 
-static void softmax_row(const double *in, double *out, uint64_t n, uint64_t stride)
-{
+static void softmax_row(const double *in, double *out, uint64_t n, uint64_t stride) {
     double largest = in[0];
     double sum = 0;
     for (uint64_t i = 1; i < n; i++) {
@@ -216,8 +198,7 @@ static void softmax_row(const double *in, double *out, uint64_t n, uint64_t stri
     }
 }
 
-static void eval_Softmax(const struct reference_call *c)
-{
+static void eval_Softmax(const struct reference_call *c) {
     int axis = (int)graph_attr(c->node, "axis")->i;
     uint64_t inner = 1;
     for (int i = axis + 1; i < c->shape->rank; i++) {
@@ -233,21 +214,18 @@ static void eval_Softmax(const struct reference_call *c)
     }
 }
 
-static uint32_t roundings_Softmax(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Softmax(const struct reference_call *c, bool accumulate_f16) {
     return 8;
 }
 
-static void eval_Identity(const struct reference_call *c)
-{
+static void eval_Identity(const struct reference_call *c) {
     uint64_t n = count(c->shape);
     for (uint64_t i = 0; i < n; i++) {
         c->out[i] = c->in[0][i];
     }
 }
 
-static uint32_t roundings_Identity(const struct reference_call *c, bool accumulate_f16)
-{
+static uint32_t roundings_Identity(const struct reference_call *c, bool accumulate_f16) {
     return 0;
 }
 

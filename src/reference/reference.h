@@ -11,8 +11,9 @@
  *     r = roundings on the longest path from a leaf to the output, see reference_roundings()
  *
  * Element i passes when |got - expected| <= tolerance + u_out * |expected|, u_out being the unit
- * of the output's own type (at least half its smallest subnormal): that last term is the rounding of the element when it is stored, which
- * no program avoids and which the rms of an output with few large elements does not show.
+ * of the output's own type (at least half its smallest subnormal): that last term is the rounding
+ * of the element when it is stored, which no program avoids and which the rms of an output with few
+ * large elements does not show.
  *
  * REFERENCE_C: one rounding is uniform within half a unit, so it has a deviation of at most
  * u / sqrt(3); r independent ones of sizes around the rms add to 0.6 u sqrt(r) rms; the largest of
@@ -41,8 +42,9 @@ struct reference_data {
 
 /* ret: one float64 tensor an output, by ordinal; owned by the caller (tensor_set_done()).
  * -ERR_MISSING names the tensor without data. */
-int reference_eval(const struct graph *g, const struct reference_data *data,
-    struct tensor_set *ret, struct err *err);
+int reference_eval(
+    const struct graph *g, const struct reference_data *data, struct tensor_set *ret,
+    struct err *err);
 
 /* Roundings on the longest path to output `ordinal`. A result counts 1 for being stored, and more
  * where its kernel rounds inside: one for a bias or a scale that is applied apart, two for the
@@ -56,15 +58,16 @@ double reference_unit(const struct graph *g, uint32_t ordinal);
 
 struct reference_error {
     bool pass;
-    double max_abs_error;  /* infinite when an element is not a number */
+    double max_abs_error; /* infinite when an element is not a number */
     double tolerance;
-    uint64_t worst_index;  /* flat C order */
-    double got, expected;  /* there */
-    double argmax_equal;   /* share of rows (last axis) whose largest element is the same one */
+    uint64_t worst_index; /* flat C order */
+    double got, expected; /* there */
+    double argmax_equal;  /* share of rows (last axis) whose largest element is the same one */
 };
 
 /* expected: a tensor of reference_eval(); got: the output's dtype, C order. */
-void reference_compare(const struct graph *g, uint32_t ordinal, bool accumulate_f16,
-    const struct tensor *expected, const uint8_t *got, struct reference_error *ret);
+void reference_compare(
+    const struct graph *g, uint32_t ordinal, bool accumulate_f16, const struct tensor *expected,
+    const uint8_t *got, struct reference_error *ret);
 
 #endif

@@ -7,10 +7,10 @@
 struct reference_call {
     const struct graph *graph;
     const struct graph_node *node;
-    const double *in[GRAPH_MAX_ARITY];      /* NULL: absent operand */
+    const double *in[GRAPH_MAX_ARITY]; /* NULL: absent operand */
     const struct shape *shapes[GRAPH_MAX_ARITY];
-    double *out;                            /* zeroed */
-    const struct shape *shape;              /* of the result */
+    double *out;               /* zeroed */
+    const struct shape *shape; /* of the result */
 };
 
 struct reference_op {

@@ -7,8 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_graph(const struct graph *g, struct arena *a)
-{
+static void check_graph(const struct graph *g, struct arena *a) {
     struct err err = {0};
     struct graph *once = NULL;
     struct graph *twice = NULL;
@@ -27,8 +26,7 @@ static void check_graph(const struct graph *g, struct arena *a)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     json_t *model = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
     struct arena a;
     struct err err = {0};

@@ -10,15 +10,14 @@
 #define MAX_ROWS  48
 
 struct maker {
-    uint64_t state;      /* SplitMix64 */
+    uint64_t state; /* SplitMix64 */
     FILE *initializers, *nodes;
-    int next;            /* value number */
+    int next; /* value number */
     int initializer_count, node_count;
-    int rows, batch;     /* batch 0: rank 2 */
+    int rows, batch; /* batch 0: rank 2 */
 };
 
-static uint64_t draw(struct maker *m, uint64_t n)
-{
+static uint64_t draw(struct maker *m, uint64_t n) {
     m->state += 0x9e3779b97f4a7c15u;
     uint64_t z = m->state;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -27,50 +26,47 @@ static uint64_t draw(struct maker *m, uint64_t n)
 }
 
 /* Small, odd, round and large widths alike. */
-static int draw_width(struct maker *m)
-{
-    static const int edges[] = {1, 2, 3, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129,
-        255, 256, 257, 300};
+static int draw_width(struct maker *m) {
+    static const int edges[] = {1,  2,  3,  15,  16,  17,  31,  32,  33,  48, 63,
+                                64, 65, 96, 127, 128, 129, 255, 256, 257, 300};
     if (draw(m, 3) == 0) {
         return edges[draw(m, sizeof edges / sizeof edges[0])];
     }
     return 1 + (int)draw(m, draw(m, 2) == 0 ? 40 : MAX_WIDTH);
 }
 
-static int add_tensor(struct maker *m, const char *shape, double scale, double offset)
-{
+static int add_tensor(struct maker *m, const char *shape, double scale, double offset) {
     int id = m->next++;
     const char *kind = draw(m, 4) == 0 ? "uniform" : "normal";
     if (kind[0] == 'u') { /* in [-1.73, 1.73): the same deviation */
         offset -= 1.73 * scale;
         scale *= 3.46;
     }
-    fprintf(m->initializers,
+    fprintf(
+        m->initializers,
         "%s\n  {\"name\":\"v%d\",\"dtype\":\"float16\",\"shape\":%s,\"generator\":"
         "{\"kind\":\"%s\",\"seed\":%d,\"scale\":%.9g,\"offset\":%.9g}}",
         m->initializer_count++ > 0 ? "," : "", id, shape, kind, id + 1, scale, offset);
     return id;
 }
 
-static int add_node(struct maker *m, const char *op, const char *inputs, const char *attributes)
-{
+static int add_node(struct maker *m, const char *op, const char *inputs, const char *attributes) {
     int id = m->next++;
-    fprintf(m->nodes, "%s\n  {\"op_type\":\"%s\",\"inputs\":[%s],\"outputs\":[\"v%d\"]%s%s}",
+    fprintf(
+        m->nodes, "%s\n  {\"op_type\":\"%s\",\"inputs\":[%s],\"outputs\":[\"v%d\"]%s%s}",
         m->node_count++ > 0 ? "," : "", op, inputs, id,
         attributes[0] != '\0' ? ",\"attributes\":" : "", attributes);
     return id;
 }
 
-static int add_pair(struct maker *m, int a, int b)
-{
+static int add_pair(struct maker *m, int a, int b) {
     char inputs[64];
     int swap = (int)draw(m, 2);
     snprintf(inputs, sizeof inputs, "\"v%d\",\"v%d\"", swap ? b : a, swap ? a : b);
     return add_node(m, "Add", inputs, "");
 }
 
-static int add_bias(struct maker *m, int width, int rank_limit)
-{
+static int add_bias(struct maker *m, int width, int rank_limit) {
     char shape[64];
     switch (draw(m, 4)) {
     case 0:
@@ -86,8 +82,7 @@ static int add_bias(struct maker *m, int width, int rank_limit)
     return add_tensor(m, shape, 0.5, 0.1);
 }
 
-static int add_activation(struct maker *m, int x)
-{
+static int add_activation(struct maker *m, int x) {
     char inputs[32];
     snprintf(inputs, sizeof inputs, "\"v%d\"", x);
     switch (draw(m, 7)) {
@@ -108,8 +103,7 @@ static int add_activation(struct maker *m, int x)
     }
 }
 
-static int add_product(struct maker *m, int x, int inner, int width)
-{
+static int add_product(struct maker *m, int x, int inner, int width) {
     char shape[64];
     char inputs[96];
     int is_gemm = m->batch == 0 && draw(m, 2) == 0;
@@ -130,8 +124,7 @@ static int add_product(struct maker *m, int x, int inner, int width)
 }
 
 /* Returns the last value; *ret_hidden is that of the layer before. */
-static int add_layers(struct maker *m, int x, int width, int *ret_hidden)
-{
+static int add_layers(struct maker *m, int x, int width, int *ret_hidden) {
     int layers = 1 + (int)draw(m, 4);
     *ret_hidden = x;
     for (int i = 0; i < layers; i++) {
@@ -153,9 +146,9 @@ static int add_layers(struct maker *m, int x, int width, int *ret_hidden)
 }
 
 /* Joins the streams, which are closed by then. */
-static char *join(const struct maker *m, int width, int out, int hidden, const char *initializers,
-    const char *nodes)
-{
+static char *join(
+    const struct maker *m, int width, int out, int hidden, const char *initializers,
+    const char *nodes) {
     char shape[64];
     char second[32] = "";
     char *text = NULL;
@@ -167,7 +160,8 @@ static char *join(const struct maker *m, int width, int out, int hidden, const c
     if (hidden > 0 && hidden != out) {
         snprintf(second, sizeof second, ",\"v%d\"", hidden);
     }
-    int n = asprintf(&text,
+    int n = asprintf(
+        &text,
         "{\"inputs\":[{\"name\":\"v0\",\"dtype\":\"float16\",\"shape\":%s,"
         "\"generator\":{\"kind\":\"normal\",\"seed\":1}}],\n\"initializers\":[%s],\n"
         "\"nodes\":[%s],\n\"outputs\":[\"v%d\"%s]}\n",
@@ -175,8 +169,7 @@ static char *join(const struct maker *m, int width, int out, int hidden, const c
     return n < 0 ? NULL : text;
 }
 
-char *random_graph_json(uint64_t seed)
-{
+char *random_graph_json(uint64_t seed) {
     struct maker m = {.state = seed, .next = 1};
     char *initializers = NULL;
     char *nodes = NULL;

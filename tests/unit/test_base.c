@@ -23,8 +23,7 @@
 
 static uint64_t random_state = 1;
 
-static uint64_t random_bits(void)
-{
+static uint64_t random_bits(void) {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
     return random_state ^ random_state >> 29;
 }
@@ -32,8 +31,7 @@ static uint64_t random_bits(void)
 /* ---- Halves ------------------------------------------------------------------------------ */
 
 /* The definition of binary16, in double. */
-static double half_value(uint16_t bits)
-{
+static double half_value(uint16_t bits) {
     int exponent = bits >> 10 & 31;
     double magnitude = exponent == 0    ? ldexp(bits & 1023, -24)
                        : exponent == 31 ? INFINITY
@@ -41,8 +39,7 @@ static double half_value(uint16_t bits)
     return bits >> 15 ? -magnitude : magnitude;
 }
 
-START_TEST(every_half_both_ways)
-{
+START_TEST(every_half_both_ways) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         uint16_t h = (uint16_t)bits;
         float f = f16_to_f32(h);
@@ -60,8 +57,7 @@ START_TEST(every_half_both_ways)
 END_TEST
 
 /* Between each half and the next: the midpoint goes to the even one, its neighbours to theirs. */
-START_TEST(halves_round_to_nearest_even)
-{
+START_TEST(halves_round_to_nearest_even) {
     for (uint32_t bits = 0; bits < 0x7c00; bits++) {
         double low = half_value((uint16_t)bits);
         double high = bits == 0x7bff ? 65536 : half_value((uint16_t)(bits + 1));
@@ -83,8 +79,7 @@ START_TEST(halves_round_to_nearest_even)
 }
 END_TEST
 
-START_TEST(bfloats_round_trip)
-{
+START_TEST(bfloats_round_trip) {
     for (uint32_t bits = 0; bits < 65536; bits++) {
         float f = bf16_to_f32((uint16_t)bits);
         if (!isnan(f)) {
@@ -98,8 +93,7 @@ END_TEST
 
 /* ---- Arena, sets, names ------------------------------------------------------------------ */
 
-START_TEST(arena_limit_and_hook)
-{
+START_TEST(arena_limit_and_hook) {
     struct arena a;
     arena_init(&a, 1 << 20);
     a.fail_after = 3;
@@ -134,8 +128,7 @@ START_TEST(arena_limit_and_hook)
 }
 END_TEST
 
-START_TEST(bitset_against_bytes)
-{
+START_TEST(bitset_against_bytes) {
     struct arena a;
     arena_init(&a, 1 << 20);
     static const uint32_t sizes[] = {0, 1, 63, 64, 65, 1472};
@@ -187,8 +180,7 @@ START_TEST(bitset_against_bytes)
 }
 END_TEST
 
-START_TEST(intern_keeps_order)
-{
+START_TEST(intern_keeps_order) {
     struct arena a;
     arena_init(&a, 8 << 20);
     struct intern names = {.arena = &a};
@@ -210,8 +202,7 @@ START_TEST(intern_keeps_order)
 }
 END_TEST
 
-START_TEST(vec_grows)
-{
+START_TEST(vec_grows) {
     struct arena a;
     arena_init(&a, 1 << 20);
     VEC(int) v = {0};
@@ -228,8 +219,7 @@ END_TEST
 
 /* ---- Errors, log, digests ---------------------------------------------------------------- */
 
-START_TEST(error_values)
-{
+START_TEST(error_values) {
     struct err e = {0};
     ck_assert_int_eq(err_set(&e, ERR_SHAPE, "tensor '%s'", "w"), -ERR_SHAPE);
     ck_assert_str_eq(e.text, "tensor 'w'");
@@ -259,14 +249,12 @@ END_TEST
 
 static char logged[8192];
 
-static void keep_line(enum log_level level, const char *line, void *arg)
-{
+static void keep_line(enum log_level level, const char *line, void *arg) {
     snprintf(logged, sizeof logged, "%d %s", (int)level, line);
     (*(int *)arg)++;
 }
 
-START_TEST(log_lines)
-{
+START_TEST(log_lines) {
     int lines = 0;
     log_set_sink(keep_line, &lines);
     errno = 5;
@@ -303,8 +291,7 @@ START_TEST(log_lines)
 }
 END_TEST
 
-START_TEST(digests)
-{
+START_TEST(digests) {
     char hex[DIGEST_HEX + 1];
     struct digest d;
     struct digest e;
@@ -359,8 +346,7 @@ END_TEST
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
-START_TEST(tensor_elements)
-{
+START_TEST(tensor_elements) {
     uint8_t bytes[32] = {0};
     for (int t = 1; t < DTYPE_COUNT; t++) {
         enum dtype type = (enum dtype)t;
@@ -374,13 +360,24 @@ START_TEST(tensor_elements)
     static const struct {
         enum dtype type;
         double value, want;
-    } rows[] = {{DTYPE_INT8, 127.6, 127}, {DTYPE_INT8, -1e9, -128}, {DTYPE_INT8, 2.5, 2},
-        {DTYPE_UINT8, -1, 0}, {DTYPE_UINT8, 300, 255}, {DTYPE_INT16, 40000, 32767},
-        {DTYPE_UINT16, 70000, 65535}, {DTYPE_INT32, 3e9, 2147483647.0},
-        {DTYPE_UINT32, 5e9, 4294967295.0}, {DTYPE_INT64, 1e300, 9223372036854775807.0},
-        {DTYPE_INT64, -1e300, -9223372036854775808.0}, {DTYPE_UINT64, 1e300, 18446744073709551615.0},
-        {DTYPE_INT32, NAN, 0}, {DTYPE_BOOL, -0.5, 1}, {DTYPE_FLOAT16, 65520, INFINITY},
-        {DTYPE_FLOAT, 1 + 0x1p-25, 1}, {DTYPE_DOUBLE, 1 + 0x1p-52, 1 + 0x1p-52}};
+    } rows[] = {
+        {DTYPE_INT8, 127.6, 127},
+        {DTYPE_INT8, -1e9, -128},
+        {DTYPE_INT8, 2.5, 2},
+        {DTYPE_UINT8, -1, 0},
+        {DTYPE_UINT8, 300, 255},
+        {DTYPE_INT16, 40000, 32767},
+        {DTYPE_UINT16, 70000, 65535},
+        {DTYPE_INT32, 3e9, 2147483647.0},
+        {DTYPE_UINT32, 5e9, 4294967295.0},
+        {DTYPE_INT64, 1e300, 9223372036854775807.0},
+        {DTYPE_INT64, -1e300, -9223372036854775808.0},
+        {DTYPE_UINT64, 1e300, 18446744073709551615.0},
+        {DTYPE_INT32, NAN, 0},
+        {DTYPE_BOOL, -0.5, 1},
+        {DTYPE_FLOAT16, 65520, INFINITY},
+        {DTYPE_FLOAT, 1 + 0x1p-25, 1},
+        {DTYPE_DOUBLE, 1 + 0x1p-52, 1 + 0x1p-52}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tensor_put(rows[i].type, bytes, 1, rows[i].value);
         ck_assert_msg(tensor_get(rows[i].type, bytes, 1) == rows[i].want, "row %zu", i);
@@ -394,8 +391,7 @@ START_TEST(tensor_elements)
 }
 END_TEST
 
-START_TEST(shapes)
-{
+START_TEST(shapes) {
     struct err e = {0};
     uint64_t n = 0;
     uint64_t bytes = 0;
@@ -436,8 +432,7 @@ END_TEST
 
 /* ---- npy --------------------------------------------------------------------------------- */
 
-static size_t npy_file(uint8_t *buf, int version, const char *text, size_t pad_to)
-{
+static size_t npy_file(uint8_t *buf, int version, const char *text, size_t pad_to) {
     size_t n = strlen(text);
     size_t size = pad_to > n ? pad_to : n;
     size_t prefix = version == 1 ? 10 : 12;
@@ -454,8 +449,7 @@ static size_t npy_file(uint8_t *buf, int version, const char *text, size_t pad_t
     return prefix + size;
 }
 
-START_TEST(npy_headers)
-{
+START_TEST(npy_headers) {
     static uint8_t buf[NPY_MAX_HEADER_BYTES + 64];
     struct npy_header h;
     struct err e = {0};
@@ -491,7 +485,11 @@ START_TEST(npy_headers)
 }
 END_TEST
 
-static const char *const bad_npy[] = {"", "{", "{}", "[]",
+static const char *const bad_npy[] = {
+    "",
+    "{",
+    "{}",
+    "[]",
     "{'descr': '<f2', 'fortran_order': False}",
     "{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3), }",
     "{'descr': '<f2', 'fortran_order': false, 'shape': (2, 3), }",
@@ -514,8 +512,7 @@ static const char *const bad_npy[] = {"", "{", "{}", "[]",
     "{'descr': '<f2', 'fortran_order': False, 'shape': [2, 3], }",
     "{descr: '<f2', 'fortran_order': False, 'shape': (2, 3), }"};
 
-START_TEST(npy_hostile)
-{
+START_TEST(npy_hostile) {
     uint8_t buf[512];
     struct npy_header h = {.data_bytes = 77};
     struct err e = {0};
@@ -527,8 +524,7 @@ START_TEST(npy_hostile)
 }
 END_TEST
 
-START_TEST(npy_flipped_bytes_never_crash)
-{
+START_TEST(npy_flipped_bytes_never_crash) {
     uint8_t buf[256];
     struct npy_header h;
     for (int i = 0; i < 20000; i++) {
@@ -545,8 +541,7 @@ START_TEST(npy_flipped_bytes_never_crash)
 }
 END_TEST
 
-START_TEST(npy_files)
-{
+START_TEST(npy_files) {
     char dir[] = "/tmp/ipud-test-base-XXXXXX";
     ck_assert_ptr_nonnull(mkdtemp(dir));
     char path[64];
@@ -598,9 +593,9 @@ END_TEST
 
 /* ---- safetensors ------------------------------------------------------------------------- */
 
-static int st_open(const void *header, size_t n, uint64_t claimed, size_t data_bytes,
-    struct safetensors *ret, struct err *err)
-{
+static int st_open(
+    const void *header, size_t n, uint64_t claimed, size_t data_bytes, struct safetensors *ret,
+    struct err *err) {
     FILE *file = tmpfile();
     uint8_t prefix[8];
     store_le64(prefix, claimed);
@@ -615,8 +610,7 @@ static int st_open(const void *header, size_t n, uint64_t claimed, size_t data_b
     return r;
 }
 
-START_TEST(safetensors_good)
-{
+START_TEST(safetensors_good) {
     struct safetensors s;
     struct err e = {0};
     const char *text = "{\"__metadata__\":{\"format\":\"x\"},"
@@ -641,7 +635,11 @@ START_TEST(safetensors_good)
 }
 END_TEST
 
-static const char *const bad_safetensors[] = {"", "[]", "{", "nonsense",
+static const char *const bad_safetensors[] = {
+    "",
+    "[]",
+    "{",
+    "nonsense",
     "{\"a\":1}",
     "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}",
     "{\"a\":{\"dtype\":\"F16\",\"shape\":[8],\"data_offsets\":[0,16],\"x\":1}}",
@@ -664,8 +662,7 @@ static const char *const bad_safetensors[] = {"", "[]", "{", "nonsense",
     "{\"a\":{\"dtype\":\"F16\",\"shape\":[[8]],\"data_offsets\":[0,16]}}",
     "{\"a\":{\"dtype\":\"F16\",\"shape\":{},\"data_offsets\":[0,16]}}"};
 
-START_TEST(safetensors_hostile)
-{
+START_TEST(safetensors_hostile) {
     struct safetensors s = {.count = 77};
     struct err e = {0};
     size_t n = strlen(bad_safetensors[_i]);
@@ -678,8 +675,7 @@ START_TEST(safetensors_hostile)
 }
 END_TEST
 
-START_TEST(safetensors_limits)
-{
+START_TEST(safetensors_limits) {
     struct safetensors s;
     struct err e = {0};
     char *text = malloc(SAFETENSORS_MAX_HEADER_BYTES + 1);
@@ -689,8 +685,9 @@ START_TEST(safetensors_limits)
     ck_assert_int_eq(
         st_open(text, SAFETENSORS_MAX_HEADER_BYTES, SAFETENSORS_MAX_HEADER_BYTES, 0, &s, &e), 0);
     safetensors_done(&s);
-    ck_assert_int_eq(st_open(text, SAFETENSORS_MAX_HEADER_BYTES + 1,
-                         SAFETENSORS_MAX_HEADER_BYTES + 1, 0, &s, &e),
+    ck_assert_int_eq(
+        st_open(
+            text, SAFETENSORS_MAX_HEADER_BYTES + 1, SAFETENSORS_MAX_HEADER_BYTES + 1, 0, &s, &e),
         -ERR_TENSOR_FILE);
     ck_assert_int_eq(st_open("{}", 2, 3, 0, &s, &e), -ERR_TENSOR_FILE);
     ck_assert_int_eq(st_open("{}", 2, UINT64_MAX, 0, &s, &e), -ERR_TENSOR_FILE);
@@ -698,7 +695,8 @@ START_TEST(safetensors_limits)
     for (int extra = 0; extra <= 1; extra++) { /* tensors at the limit and one more */
         size_t n = 0;
         for (int i = 0; i < SAFETENSORS_MAX_TENSORS + extra; i++) {
-            n += (size_t)sprintf(text + n, "%c\"%d\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+            n += (size_t)sprintf(
+                text + n, "%c\"%d\":{\"dtype\":\"I8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
                 i == 0 ? '{' : ',', i, i, i + 1);
         }
         text[n++] = '}';
@@ -721,8 +719,7 @@ START_TEST(safetensors_limits)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("base");
     TCase *t = tcase_create("base");
     tcase_set_timeout(t, 120);

@@ -14,19 +14,16 @@
 
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 64 << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&arena);
 }
 
 /* JSON with ' for ". */
-static json_t *json_of(const char *text)
-{
+static json_t *json_of(const char *text) {
     char *copy = strdup(text);
     for (char *p = copy; *p != '\0'; p++) {
         *p = *p == '\'' ? '"' : *p;
@@ -38,8 +35,7 @@ static json_t *json_of(const char *text)
     return json;
 }
 
-static struct graph *load_with(const char *text, graph_open_file_fn *open_file, void *arg)
-{
+static struct graph *load_with(const char *text, graph_open_file_fn *open_file, void *arg) {
     struct err e = {0};
     struct graph *g = NULL;
     json_t *json = json_of(text);
@@ -50,28 +46,24 @@ static struct graph *load_with(const char *text, graph_open_file_fn *open_file, 
     return g;
 }
 
-static struct graph *load(const char *text)
-{
+static struct graph *load(const char *text) {
     return load_with(text, NULL, NULL);
 }
 
-static struct graph *canonical(const struct graph *g)
-{
+static struct graph *canonical(const struct graph *g) {
     struct err e = {0};
     struct graph *c = NULL;
     ck_assert_msg(graph_canonical(g, &arena, &c, NULL, NULL, &e) == 0, "%s", e.text);
     return c;
 }
 
-static struct digest digest_of_model(const char *text)
-{
+static struct digest digest_of_model(const char *text) {
     struct digest d;
     ck_assert_int_eq(graph_digest(canonical(load(text)), &d, NULL), 0);
     return d;
 }
 
-static char *print(const struct graph *g)
-{
+static char *print(const struct graph *g) {
     static char text[65536];
     FILE *out = fmemopen(text, sizeof text, "w");
     graph_print(g, out);
@@ -91,9 +83,9 @@ static char *print(const struct graph *g)
     "{'op_type':'Add','inputs':['h','s'],'outputs':['h2']},"                                       \
     "{'op_type':'Softmax','inputs':['h2'],'outputs':['y']}],'outputs':['y']}"
 
-START_TEST(print_of_a_model)
-{
-    ck_assert_str_eq(print(canonical(load(MODEL))),
+START_TEST(print_of_a_model) {
+    ck_assert_str_eq(
+        print(canonical(load(MODEL))),
         "graph values=7 nodes=3 inputs=1 parameters=2 outputs=1\n"
         "v0 input float16 [8,64] host  # x\n"
         "v1 initializer float16 [64,10] normal seed 3 scale 0.10000000000000001 offset 0  # w\n"
@@ -130,16 +122,14 @@ static const char *const same_models[] = {
     "{'op_type':'Softmax','inputs':['h2'],'outputs':['y'],'attributes':{'axis':-1}}],"
     "'outputs':['y']}"};
 
-START_TEST(canonical_form_is_invariant)
-{
+START_TEST(canonical_form_is_invariant) {
     struct digest a = digest_of_model(MODEL);
     struct digest b = digest_of_model(same_models[_i]);
     ck_assert(digest_equal(&a, &b));
 }
 END_TEST
 
-START_TEST(canonical_form_is_stable)
-{
+START_TEST(canonical_form_is_stable) {
     struct graph *once = canonical(load(same_models[1]));
     char *text = strdup(print(once));
     ck_assert_str_eq(print(canonical(once)), text);
@@ -148,17 +138,22 @@ START_TEST(canonical_form_is_stable)
 END_TEST
 
 /* What must change the key: one replacement each in MODEL. */
-static const char *const changes[][2] = {{"'alpha':0.5", "'alpha':0.25"},
-    {"'alpha':0.5", "'beta':0.5"}, {"'alpha':0.5", "'alpha':0.5,'beta':2"},
-    {"'shape':[8,64]", "'shape':[9,64]"}, {"'shape':[],'values':[2]", "'shape':[],'values':[3]"},
+static const char *const changes[][2] = {
+    {"'alpha':0.5", "'alpha':0.25"},
+    {"'alpha':0.5", "'beta':0.5"},
+    {"'alpha':0.5", "'alpha':0.5,'beta':2"},
+    {"'shape':[8,64]", "'shape':[9,64]"},
+    {"'shape':[],'values':[2]", "'shape':[],'values':[3]"},
     {"'shape':[],'values':[2]", "'shape':[1],'values':[2]"},
-    {"'shape':[10]", "'shape':[1]"}, {"'op_type':'Softmax'", "'op_type':'Relu'"},
+    {"'shape':[10]", "'shape':[1]"},
+    {"'op_type':'Softmax'", "'op_type':'Relu'"},
     {"'inputs':['h2'],'outputs':['y']", "'inputs':['h2'],'outputs':['y'],'attributes':{'axis':0}"},
-    {"'inputs':['h','s']", "'inputs':['s','h']"}, {"'inputs':['h','s']", "'inputs':['h','h']"},
-    {"}],'outputs':['y']}", "}],'outputs':['y','h']}"}, {"['x','w','b']", "['x','w']"}};
+    {"'inputs':['h','s']", "'inputs':['s','h']"},
+    {"'inputs':['h','s']", "'inputs':['h','h']"},
+    {"}],'outputs':['y']}", "}],'outputs':['y','h']}"},
+    {"['x','w','b']", "['x','w']"}};
 
-static char *replace(const char *text, const char *from, const char *to)
-{
+static char *replace(const char *text, const char *from, const char *to) {
     const char *at = strstr(text, from);
     if (at == NULL) {
         return NULL;
@@ -170,8 +165,7 @@ static char *replace(const char *text, const char *from, const char *to)
     return made;
 }
 
-START_TEST(canonical_digest_sees_changes)
-{
+START_TEST(canonical_digest_sees_changes) {
     char *text = replace(MODEL, changes[_i][0], changes[_i][1]);
     ck_assert_ptr_nonnull(text);
     struct digest a = digest_of_model(MODEL);
@@ -181,8 +175,7 @@ START_TEST(canonical_digest_sees_changes)
 }
 END_TEST
 
-START_TEST(canonical_digest_sees_types)
-{
+START_TEST(canonical_digest_sees_types) {
     char *text = strdup(MODEL);
     for (char *at; (at = strstr(text, "float16")) != NULL;) {
         memcpy(at, "float32", 7);
@@ -194,8 +187,7 @@ START_TEST(canonical_digest_sees_types)
 }
 END_TEST
 
-START_TEST(dropped_parts_are_named)
-{
+START_TEST(dropped_parts_are_named) {
     struct graph *c = NULL;
     const char *const *warnings = NULL;
     uint32_t n = 0;
@@ -234,16 +226,18 @@ static const struct {
     {"Add", "{}", "[1]", "[2,3,4,5,6,7]", "[2,3,4,5,6,7]"},
 };
 
-START_TEST(shape_rules)
-{
+START_TEST(shape_rules) {
     char *text = NULL;
     char got[160];
-    ck_assert_int_gt(asprintf(&text,
-        "{'inputs':[{'name':'a','dtype':'float32','shape':%s},"
-        "{'name':'b','dtype':'float32','shape':%s}],"
-        "'nodes':[{'op_type':'%s','inputs':['a','b'],'outputs':['y'],'attributes':%s}],"
-        "'outputs':['y']}",
-        shape_rows[_i].a, shape_rows[_i].b, shape_rows[_i].op, shape_rows[_i].attributes), 0);
+    ck_assert_int_gt(
+        asprintf(
+            &text,
+            "{'inputs':[{'name':'a','dtype':'float32','shape':%s},"
+            "{'name':'b','dtype':'float32','shape':%s}],"
+            "'nodes':[{'op_type':'%s','inputs':['a','b'],'outputs':['y'],'attributes':%s}],"
+            "'outputs':['y']}",
+            shape_rows[_i].a, shape_rows[_i].b, shape_rows[_i].op, shape_rows[_i].attributes),
+        0);
     struct graph *g = load(text);
     const struct graph_value *y = &g->values[g->outputs[0].n];
     ck_assert_str_eq(shape_print(&y->shape, got, sizeof got), shape_rows[_i].want);
@@ -252,8 +246,7 @@ START_TEST(shape_rules)
 }
 END_TEST
 
-START_TEST(operator_table)
-{
+START_TEST(operator_table) {
     for (int i = 0; i < GRAPH_OP_COUNT; i++) {
         enum graph_op op;
         ck_assert(graph_op_find(graph_op_name((enum graph_op)i), &op));
@@ -275,8 +268,7 @@ END_TEST
 
 /* tests/invalid/<case>: model.json and `error`, which holds code, place and text, a line each.
  * UPDATE_INVALID=1 writes them anew, to be read like code. */
-START_TEST(invalid_models)
-{
+START_TEST(invalid_models) {
     DIR *dir = opendir("tests/invalid");
     ck_assert_msg(dir != NULL, "run from the top of the tree");
     struct dirent *entry;
@@ -317,8 +309,7 @@ START_TEST(invalid_models)
 }
 END_TEST
 
-static int load_fails(const char *text, struct err *e)
-{
+static int load_fails(const char *text, struct err *e) {
     json_t *json = json_of(text);
     struct graph *g = NULL;
     int r = graph_load(json, NULL, NULL, &arena, &g, e);
@@ -328,14 +319,15 @@ static int load_fails(const char *text, struct err *e)
 }
 
 /* A chain of n Identity nodes; its depth must not use up the stack. */
-static int load_chain(size_t n, struct err *e)
-{
+static int load_chain(size_t n, struct err *e) {
     size_t cap = n * 80 + 400;
     char *text = malloc(cap);
-    size_t used = (size_t)snprintf(text, cap,
+    size_t used = (size_t)snprintf(
+        text, cap,
         "{'inputs':[{'name':'v0','dtype':'float16','shape':[1]}],'outputs':['v%zu'],'nodes':[", n);
     for (size_t i = n; i > 0; i--) { /* last node first: the loader has to walk the whole chain */
-        used += (size_t)snprintf(text + used, cap - used,
+        used += (size_t)snprintf(
+            text + used, cap - used,
             "%s{'op_type':'Identity','inputs':['v%zu'],'outputs':['v%zu']}", i < n ? "," : "",
             i - 1, i);
     }
@@ -353,8 +345,7 @@ static int load_chain(size_t n, struct err *e)
     return r;
 }
 
-START_TEST(limits)
-{
+START_TEST(limits) {
     struct err e = {0};
     arena_done(&arena);
     arena_init(&arena, (size_t)1 << 30);
@@ -365,14 +356,17 @@ START_TEST(limits)
     for (size_t extra = 0; extra <= 1; extra++) { /* inline values */
         size_t n = GRAPH_MAX_INLINE_ELEMENTS + extra;
         char *text = malloc(n * 2 + 400);
-        size_t used = (size_t)sprintf(text,
+        size_t used = (size_t)sprintf(
+            text,
             "{'inputs':[{'name':'x','dtype':'float16','shape':[1]}],'initializers':["
-            "{'name':'w','dtype':'float16','shape':[%zu],'values':[", n);
+            "{'name':'w','dtype':'float16','shape':[%zu],'values':[",
+            n);
         for (size_t i = 0; i < n; i++) {
             used += (size_t)sprintf(text + used, i > 0 ? ",0" : "0");
         }
-        sprintf(text + used, "]}],'nodes':[{'op_type':'Add','inputs':['x','w'],'outputs':['y']}],"
-                             "'outputs':['y']}");
+        sprintf(
+            text + used, "]}],'nodes':[{'op_type':'Add','inputs':['x','w'],'outputs':['y']}],"
+                         "'outputs':['y']}");
         ck_assert_int_eq(load_fails(text, &e), extra ? -ERR_TOO_LARGE : 0);
         free(text);
     }
@@ -382,7 +376,8 @@ START_TEST(limits)
     } sizes[] = {{1 << 29, 0}, {(1 << 29) + 1, -ERR_TOO_LARGE}}; /* 2^30 bytes of halves */
     for (int i = 0; i < 2; i++) {
         char text[400];
-        snprintf(text, sizeof text,
+        snprintf(
+            text, sizeof text,
             "{'inputs':[{'name':'x','dtype':'float16','shape':[%lld]}],'nodes':["
             "{'op_type':'Relu','inputs':['x'],'outputs':['y']}],'outputs':['y']}",
             (long long)sizes[i].dim);
@@ -393,30 +388,49 @@ START_TEST(limits)
         char text[2000];
         memset(name, 'n', n);
         name[n] = '\0';
-        snprintf(text, sizeof text,
+        snprintf(
+            text, sizeof text,
             "{'inputs':[{'name':'%s','dtype':'float16','shape':[1]}],'nodes':["
-            "{'op_type':'Relu','inputs':['%s'],'outputs':['y']}],'outputs':['y']}", name, name);
+            "{'op_type':'Relu','inputs':['%s'],'outputs':['y']}],'outputs':['y']}",
+            name, name);
         ck_assert_int_eq(load_fails(text, &e), n > GRAPH_MAX_NAME ? -ERR_BAD_GRAPH : 0);
     }
 }
 END_TEST
 
-START_TEST(verify_finds_damage)
-{
+START_TEST(verify_finds_damage) {
     struct err e = {0};
     for (int damage = 0; damage < 9; damage++) {
         struct graph *g = load(MODEL);
         ck_assert_int_eq(graph_verify(g, &e), 0);
         switch (damage) {
-        case 0: g->nodes[0].inputs[0].n = g->outputs[0].n; break;
-        case 1: g->values[g->outputs[0].n].shape.dim[0]++; break;
-        case 2: g->values[g->outputs[0].n].dtype = DTYPE_FLOAT; break;
-        case 3: g->values[1].name = g->values[0].name; break;
-        case 4: g->nodes[0].attr_count--; break;
-        case 5: g->nodes[2].input_count = 2; break;
-        case 6: g->values[g->outputs[0].n].is_output = false; break;
-        case 7: g->values[g->nodes[1].outputs[0].n].producer.n = 0; break;
-        case 8: g->nodes[2].attrs[0].i = 2; break;
+        case 0:
+            g->nodes[0].inputs[0].n = g->outputs[0].n;
+            break;
+        case 1:
+            g->values[g->outputs[0].n].shape.dim[0]++;
+            break;
+        case 2:
+            g->values[g->outputs[0].n].dtype = DTYPE_FLOAT;
+            break;
+        case 3:
+            g->values[1].name = g->values[0].name;
+            break;
+        case 4:
+            g->nodes[0].attr_count--;
+            break;
+        case 5:
+            g->nodes[2].input_count = 2;
+            break;
+        case 6:
+            g->values[g->outputs[0].n].is_output = false;
+            break;
+        case 7:
+            g->values[g->nodes[1].outputs[0].n].producer.n = 0;
+            break;
+        case 8:
+            g->nodes[2].attrs[0].i = 2;
+            break;
         }
         ck_assert_msg(graph_verify(g, &e) < 0, "damage %d", damage);
         ck_assert_uint_gt(strlen(e.text), 5);
@@ -431,8 +445,7 @@ struct files {
     int opened;
 };
 
-static int open_file(void *arg, const char *label, struct err *err)
-{
+static int open_file(void *arg, const char *label, struct err *err) {
     struct files *files = arg;
     files->opened++;
     if (strcmp(label, "w.st") != 0) {
@@ -441,8 +454,7 @@ static int open_file(void *arg, const char *label, struct err *err)
     return open(files->path, O_RDONLY | O_CLOEXEC);
 }
 
-static void make_file(struct files *files)
-{
+static void make_file(struct files *files) {
     const char *header = "{\"w\":{\"dtype\":\"F16\",\"shape\":[4,2],\"data_offsets\":[0,16]},"
                          "\"n\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[16,24]}}";
     uint8_t bytes[8];
@@ -465,8 +477,7 @@ static void make_file(struct files *files)
 #define FILE_W "{'name':'w','dtype':'float16','shape':[4,2],'file':'w.st'},"
 #define FILE_N "{'name':'n','dtype':'int64','shape':[1],'file':'w.st','tensor':'n'}"
 
-START_TEST(tensors_of_files)
-{
+START_TEST(tensors_of_files) {
     struct files files = {.opened = 0};
     make_file(&files);
     struct graph *g = canonical(load_with(FILE_MODEL(FILE_W FILE_N), open_file, &files));
@@ -486,13 +497,13 @@ START_TEST(tensors_of_files)
         const char *where, *text;
     } faults[] = {
         {FILE_MODEL("{'name':'w','dtype':'float16','shape':[2,4],'file':'w.st'}," FILE_N),
-            ERR_SHAPE, "/initializers/0", "[2,4]"},
+         ERR_SHAPE, "/initializers/0", "[2,4]"},
         {FILE_MODEL("{'name':'w','dtype':'float32','shape':[4,2],'file':'w.st'}," FILE_N),
-            ERR_DTYPE, "/initializers/0", "float32"},
+         ERR_DTYPE, "/initializers/0", "float32"},
         {FILE_MODEL(FILE_W "{'name':'n','dtype':'int64','shape':[1],'file':'w.st','tensor':'q'}"),
-            ERR_MISSING, "/initializers/1", "no tensor 'q'"},
-        {FILE_MODEL(FILE_W "{'name':'n','dtype':'int64','shape':[1],'file':'v.st'}"),
-            ERR_MISSING, "/initializers/1/file", "v.st"}};
+         ERR_MISSING, "/initializers/1", "no tensor 'q'"},
+        {FILE_MODEL(FILE_W "{'name':'n','dtype':'int64','shape':[1],'file':'v.st'}"), ERR_MISSING,
+         "/initializers/1/file", "v.st"}};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         struct err e = {0};
         struct graph *none = NULL;
@@ -509,8 +520,7 @@ END_TEST
 /* ---- Memory ------------------------------------------------------------------------------ */
 
 /* Allocation 1, 2, 3 ... fails until none does; the sanitizer watches for leaks. */
-START_TEST(every_allocation_may_fail)
-{
+START_TEST(every_allocation_may_fail) {
     struct files files = {.opened = 0};
     make_file(&files);
     static const char *const models[] = {MODEL, FILE_MODEL(FILE_W FILE_N)};
@@ -544,8 +554,7 @@ END_TEST
 
 /* ---- Generators -------------------------------------------------------------------------- */
 
-START_TEST(generators)
-{
+START_TEST(generators) {
     struct value_source s = {.kind = SOURCE_GENERATOR, .generator = GENERATOR_NORMAL, .scale = 1};
     /* Pinned: the values are part of the format, on every machine. Worked out by an independent
      * program from the definition in graph.h. */
@@ -587,8 +596,7 @@ START_TEST(generators)
 }
 END_TEST
 
-START_TEST(fill_gives_stored_bytes)
-{
+START_TEST(fill_gives_stored_bytes) {
     struct graph *g = load(MODEL);
     uint8_t whole[1280];
     uint8_t part[64];
@@ -604,8 +612,7 @@ START_TEST(fill_gives_stored_bytes)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("graph");
     TCase *t = tcase_create("graph");
     tcase_set_timeout(t, 120);

@@ -11,18 +11,15 @@
 
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 16 << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&arena);
 }
 
-static struct graph *load(const char *format, ...)
-{
+static struct graph *load(const char *format, ...) {
     char text[4096];
     va_list ap;
     va_start(ap, format);
@@ -43,8 +40,7 @@ static struct graph *load(const char *format, ...)
     return c;
 }
 
-static struct tensor_set eval(const struct graph *g)
-{
+static struct tensor_set eval(const struct graph *g) {
     struct err e = {0};
     struct tensor_set out;
     struct reference_data data = {0};
@@ -52,8 +48,7 @@ static struct tensor_set eval(const struct graph *g)
     return out;
 }
 
-static double at(const struct tensor_set *s, uint64_t i)
-{
+static double at(const struct tensor_set *s, uint64_t i) {
     return tensor_get(DTYPE_DOUBLE, s->items[0].bytes, i);
 }
 
@@ -66,65 +61,204 @@ static const struct {
     int n;
     double want[16];
 } rows[] = {
-    {"MatMul", "{}", "['a','b']", "[2,3]", "[1,2,3,4,5,6]", "[3,2]", "[7,8,9,10,11,12]", 4,
-        {58, 64, 139, 154}},
+    {"MatMul",
+     "{}",
+     "['a','b']",
+     "[2,3]",
+     "[1,2,3,4,5,6]",
+     "[3,2]",
+     "[7,8,9,10,11,12]",
+     4,
+     {58, 64, 139, 154}},
     {"MatMul", "{}", "['a','b']", "[3]", "[1,2,3]", "[3,2]", "[7,8,9,10,11,12]", 2, {58, 64}},
     {"MatMul", "{}", "['a','b']", "[2,3]", "[1,2,3,4,5,6]", "[3]", "[7,8,9]", 2, {50, 122}},
     {"MatMul", "{}", "['a','b']", "[3]", "[1,2,3]", "[3]", "[4,5,6]", 1, {32}},
     {"MatMul", "{}", "['a','b']", "[2,1,2]", "[1,2,3,4]", "[2,1]", "[5,6]", 2, {17, 39}},
     {"MatMul", "{}", "['a','b']", "[1,2]", "[1,2]", "[2,2,1]", "[5,6,7,8]", 2, {17, 23}},
-    {"MatMul", "{}", "['a','b']", "[2,1,1,2]", "[1,2,3,4]", "[2,2,1]", "[5,6,7,8]", 4,
-        {17, 23, 39, 53}},
-    {"MatMul", "{}", "['a','b']", "[2]", "[1,2]", "[2,2,2]", "[1,2,3,4,5,6,7,8]", 4,
-        {7, 10, 19, 22}},
-    {"MatMul", "{}", "['a','b']", "[2,2,2]", "[1,2,3,4,5,6,7,8]", "[2]", "[1,2]", 4,
-        {5, 11, 17, 23}},
-    {"Gemm", "{}", "['a','b']", "[2,3]", "[1,2,3,4,5,6]", "[3,2]", "[7,8,9,10,11,12]", 4,
-        {58, 64, 139, 154}},
-    {"Gemm", "{'transA':1}", "['a','b']", "[3,2]", "[1,4,2,5,3,6]", "[3,2]", "[7,8,9,10,11,12]", 4,
-        {58, 64, 139, 154}},
-    {"Gemm", "{'transB':1}", "['a','b']", "[2,3]", "[1,2,3,4,5,6]", "[2,3]", "[7,9,11,8,10,12]", 4,
-        {58, 64, 139, 154}},
-    {"Gemm", "{'transA':1,'transB':1,'alpha':0.5}", "['a','b']", "[3,2]", "[1,4,2,5,3,6]", "[2,3]",
-        "[7,9,11,8,10,12]", 4, {29, 32, 69.5, 77}},
-    {"Gemm", "{'beta':2}", "['a','a','b']", "[2,2]", "[1,2,3,4]", "[2]", "[10,20]", 4,
-        {27, 50, 35, 62}},
-    {"Gemm", "{}", "['a','a','b']", "[2,2]", "[1,2,3,4]", "[2,1]", "[10,20]", 4,
-        {17, 20, 35, 42}},
-    {"Gemm", "{'beta':-1,'alpha':0}", "['a','a','b']", "[2,2]", "[1,2,3,4]", "[1]", "[10]", 4,
-        {-10, -10, -10, -10}},
-    {"Add", "{}", "['a','b']", "[2,3]", "[1,2,3,4,5,6]", "[3]", "[10,20,30]", 6,
-        {11, 22, 33, 14, 25, 36}},
-    {"Add", "{}", "['b','a']", "[2,3]", "[1,2,3,4,5,6]", "[2,1]", "[10,20]", 6,
-        {11, 12, 13, 24, 25, 26}},
+    {"MatMul",
+     "{}",
+     "['a','b']",
+     "[2,1,1,2]",
+     "[1,2,3,4]",
+     "[2,2,1]",
+     "[5,6,7,8]",
+     4,
+     {17, 23, 39, 53}},
+    {"MatMul",
+     "{}",
+     "['a','b']",
+     "[2]",
+     "[1,2]",
+     "[2,2,2]",
+     "[1,2,3,4,5,6,7,8]",
+     4,
+     {7, 10, 19, 22}},
+    {"MatMul",
+     "{}",
+     "['a','b']",
+     "[2,2,2]",
+     "[1,2,3,4,5,6,7,8]",
+     "[2]",
+     "[1,2]",
+     4,
+     {5, 11, 17, 23}},
+    {"Gemm",
+     "{}",
+     "['a','b']",
+     "[2,3]",
+     "[1,2,3,4,5,6]",
+     "[3,2]",
+     "[7,8,9,10,11,12]",
+     4,
+     {58, 64, 139, 154}},
+    {"Gemm",
+     "{'transA':1}",
+     "['a','b']",
+     "[3,2]",
+     "[1,4,2,5,3,6]",
+     "[3,2]",
+     "[7,8,9,10,11,12]",
+     4,
+     {58, 64, 139, 154}},
+    {"Gemm",
+     "{'transB':1}",
+     "['a','b']",
+     "[2,3]",
+     "[1,2,3,4,5,6]",
+     "[2,3]",
+     "[7,9,11,8,10,12]",
+     4,
+     {58, 64, 139, 154}},
+    {"Gemm",
+     "{'transA':1,'transB':1,'alpha':0.5}",
+     "['a','b']",
+     "[3,2]",
+     "[1,4,2,5,3,6]",
+     "[2,3]",
+     "[7,9,11,8,10,12]",
+     4,
+     {29, 32, 69.5, 77}},
+    {"Gemm",
+     "{'beta':2}",
+     "['a','a','b']",
+     "[2,2]",
+     "[1,2,3,4]",
+     "[2]",
+     "[10,20]",
+     4,
+     {27, 50, 35, 62}},
+    {"Gemm", "{}", "['a','a','b']", "[2,2]", "[1,2,3,4]", "[2,1]", "[10,20]", 4, {17, 20, 35, 42}},
+    {"Gemm",
+     "{'beta':-1,'alpha':0}",
+     "['a','a','b']",
+     "[2,2]",
+     "[1,2,3,4]",
+     "[1]",
+     "[10]",
+     4,
+     {-10, -10, -10, -10}},
+    {"Add",
+     "{}",
+     "['a','b']",
+     "[2,3]",
+     "[1,2,3,4,5,6]",
+     "[3]",
+     "[10,20,30]",
+     6,
+     {11, 22, 33, 14, 25, 36}},
+    {"Add",
+     "{}",
+     "['b','a']",
+     "[2,3]",
+     "[1,2,3,4,5,6]",
+     "[2,1]",
+     "[10,20]",
+     6,
+     {11, 12, 13, 24, 25, 26}},
     {"Add", "{}", "['a','b']", "[2,1]", "[1,2]", "[3]", "[10,20,30]", 6, {11, 21, 31, 12, 22, 32}},
-    {"Add", "{}", "['a','b']", "[2,1,2]", "[1,2,3,4]", "[2,1]", "[10,20]", 8,
-        {11, 12, 21, 22, 13, 14, 23, 24}},
+    {"Add",
+     "{}",
+     "['a','b']",
+     "[2,1,2]",
+     "[1,2,3,4]",
+     "[2,1]",
+     "[10,20]",
+     8,
+     {11, 12, 21, 22, 13, 14, 23, 24}},
     {"Relu", "{}", "['a']", "[4]", "[-1,0,2,-0.5]", "[1]", "[0]", 4, {0, 0, 2, 0}},
-    {"Tanh", "{}", "['a']", "[3]", "[0,1,-1]", "[1]", "[0]", 3,
-        {0, 0.76159415595576489, -0.76159415595576489}},
-    {"Sigmoid", "{}", "['a']", "[3]", "[0,1,-1]", "[1]", "[0]", 3,
-        {0.5, 0.73105857863000490, 0.26894142136999510}},
-    {"Gelu", "{}", "['a']", "[3]", "[0,1,-1]", "[1]", "[0]", 3,
-        {0, 0.84134474606854293, -0.15865525393145707}},
-    {"Gelu", "{'approximate':'tanh'}", "['a']", "[3]", "[0,1,-1]", "[1]", "[0]", 3,
-        {0, 0.84119199060827676, -0.15880800939172324}},
-    {"Softmax", "{}", "['a']", "[2,2]", "[0,0,1000,1001]", "[1]", "[0]", 4,
-        {0.5, 0.5, 0.26894142136999510, 0.73105857863000490}},
-    {"Softmax", "{'axis':0}", "['a']", "[2,2]", "[0,1000,0,1001]", "[1]", "[0]", 4,
-        {0.5, 0.26894142136999510, 0.5, 0.73105857863000490}},
-    {"Softmax", "{'axis':1}", "['a']", "[1,2,2]", "[0,1000,0,1001]", "[1]", "[0]", 4,
-        {0.5, 0.26894142136999510, 0.5, 0.73105857863000490}},
+    {"Tanh",
+     "{}",
+     "['a']",
+     "[3]",
+     "[0,1,-1]",
+     "[1]",
+     "[0]",
+     3,
+     {0, 0.76159415595576489, -0.76159415595576489}},
+    {"Sigmoid",
+     "{}",
+     "['a']",
+     "[3]",
+     "[0,1,-1]",
+     "[1]",
+     "[0]",
+     3,
+     {0.5, 0.73105857863000490, 0.26894142136999510}},
+    {"Gelu",
+     "{}",
+     "['a']",
+     "[3]",
+     "[0,1,-1]",
+     "[1]",
+     "[0]",
+     3,
+     {0, 0.84134474606854293, -0.15865525393145707}},
+    {"Gelu",
+     "{'approximate':'tanh'}",
+     "['a']",
+     "[3]",
+     "[0,1,-1]",
+     "[1]",
+     "[0]",
+     3,
+     {0, 0.84119199060827676, -0.15880800939172324}},
+    {"Softmax",
+     "{}",
+     "['a']",
+     "[2,2]",
+     "[0,0,1000,1001]",
+     "[1]",
+     "[0]",
+     4,
+     {0.5, 0.5, 0.26894142136999510, 0.73105857863000490}},
+    {"Softmax",
+     "{'axis':0}",
+     "['a']",
+     "[2,2]",
+     "[0,1000,0,1001]",
+     "[1]",
+     "[0]",
+     4,
+     {0.5, 0.26894142136999510, 0.5, 0.73105857863000490}},
+    {"Softmax",
+     "{'axis':1}",
+     "['a']",
+     "[1,2,2]",
+     "[0,1000,0,1001]",
+     "[1]",
+     "[0]",
+     4,
+     {0.5, 0.26894142136999510, 0.5, 0.73105857863000490}},
     {"Identity", "{}", "['a']", "[3]", "[1,-2,3]", "[1]", "[0]", 3, {1, -2, 3}},
 };
 
-START_TEST(operators_by_hand)
-{
-    struct graph *g = load("{'initializers':["
-                           "{'name':'a','dtype':'float32','shape':%s,'values':%s},"
-                           "{'name':'b','dtype':'float32','shape':%s,'values':%s}],"
-                           "'nodes':[{'op_type':'%s','inputs':%s,'outputs':['y'],"
-                           "'attributes':%s}],'outputs':['y']}",
+START_TEST(operators_by_hand) {
+    struct graph *g = load(
+        "{'initializers':["
+        "{'name':'a','dtype':'float32','shape':%s,'values':%s},"
+        "{'name':'b','dtype':'float32','shape':%s,'values':%s}],"
+        "'nodes':[{'op_type':'%s','inputs':%s,'outputs':['y'],"
+        "'attributes':%s}],'outputs':['y']}",
         rows[_i].a_shape, rows[_i].a, rows[_i].b_shape, rows[_i].b, rows[_i].op, rows[_i].inputs,
         rows[_i].attributes);
     /* Inline values are parameters, held by the model. */
@@ -144,27 +278,30 @@ END_TEST
 /* Both outputs of a graph must agree. */
 static const char *const identities[] = {
     /* Gemm with a bias is a product and a sum; transposing both operands transposes the result. */
-    "{'initializers':[" RANDOM("x", "[7,13]", "1") "," RANDOM("w", "[13,5]", "2") ","
-        RANDOM("b", "[5]", "3") "],'nodes':["
-        "{'op_type':'Gemm','inputs':['x','w','b'],'outputs':['p']},"
-        "{'op_type':'MatMul','inputs':['x','w'],'outputs':['m']},"
-        "{'op_type':'Add','inputs':['b','m'],'outputs':['q']}],'outputs':['p','q']}",
+    "{'initializers':[" RANDOM("x", "[7,13]", "1") "," RANDOM("w", "[13,5]", "2") "," RANDOM(
+        "b", "[5]",
+        "3") "],'nodes':["
+             "{'op_type':'Gemm','inputs':['x','w','b'],'outputs':['p']},"
+             "{'op_type':'MatMul','inputs':['x','w'],'outputs':['m']},"
+             "{'op_type':'Add','inputs':['b','m'],'outputs':['q']}],'outputs':['p','q']}",
     /* A softmax ignores a shift. */
-    "{'initializers':[" RANDOM("x", "[7,13]", "1") "," RANDOM("b", "[7,1]", "2") "],'nodes':["
-        "{'op_type':'Softmax','inputs':['x'],'outputs':['p']},"
-        "{'op_type':'Add','inputs':['x','b'],'outputs':['s']},"
-        "{'op_type':'Softmax','inputs':['s'],'outputs':['q']}],'outputs':['p','q']}",
+    "{'initializers':[" RANDOM("x", "[7,13]", "1") "," RANDOM(
+        "b", "[7,1]",
+        "2") "],'nodes':["
+             "{'op_type':'Softmax','inputs':['x'],'outputs':['p']},"
+             "{'op_type':'Add','inputs':['x','b'],'outputs':['s']},"
+             "{'op_type':'Softmax','inputs':['s'],'outputs':['q']}],'outputs':['p','q']}",
     /* Associativity of the product. */
-    "{'initializers':[" RANDOM("x", "[3,4]", "1") "," RANDOM("v", "[4,5]", "2") ","
-        RANDOM("w", "[5,6]", "3") "],'nodes':["
-        "{'op_type':'MatMul','inputs':['x','v'],'outputs':['xv']},"
-        "{'op_type':'MatMul','inputs':['xv','w'],'outputs':['p']},"
-        "{'op_type':'MatMul','inputs':['v','w'],'outputs':['vw']},"
-        "{'op_type':'MatMul','inputs':['x','vw'],'outputs':['q']}],'outputs':['p','q']}",
+    "{'initializers':[" RANDOM("x", "[3,4]", "1") "," RANDOM("v", "[4,5]", "2") "," RANDOM(
+        "w", "[5,6]",
+        "3") "],'nodes':["
+             "{'op_type':'MatMul','inputs':['x','v'],'outputs':['xv']},"
+             "{'op_type':'MatMul','inputs':['xv','w'],'outputs':['p']},"
+             "{'op_type':'MatMul','inputs':['v','w'],'outputs':['vw']},"
+             "{'op_type':'MatMul','inputs':['x','vw'],'outputs':['q']}],'outputs':['p','q']}",
 };
 
-START_TEST(identities_hold)
-{
+START_TEST(identities_hold) {
     struct tensor_set out = eval(load("%s", identities[_i]));
     for (uint64_t i = 0; i < out.items[0].size_bytes / 8; i++) {
         NEAR(tensor_get(DTYPE_DOUBLE, out.items[1].bytes, i), at(&out, i));
@@ -173,12 +310,13 @@ START_TEST(identities_hold)
 }
 END_TEST
 
-START_TEST(data_by_ordinal)
-{
-    struct graph *g = load("{'inputs':[{'name':'x','dtype':'float16','shape':[2]}],"
-                           "'initializers':[" RANDOM("w", "[2]", "1") "],'nodes':["
-                           "{'op_type':'Add','inputs':['x','w'],'outputs':['y']}],"
-                           "'outputs':['y']}");
+START_TEST(data_by_ordinal) {
+    struct graph *g =
+        load("{'inputs':[{'name':'x','dtype':'float16','shape':[2]}],"
+             "'initializers':[" RANDOM(
+                 "w", "[2]", "1") "],'nodes':["
+                                  "{'op_type':'Add','inputs':['x','w'],'outputs':['y']}],"
+                                  "'outputs':['y']}");
     uint8_t x[4];
     uint8_t w[4];
     struct err e = {0};
@@ -208,17 +346,16 @@ START_TEST(data_by_ordinal)
 }
 END_TEST
 
-START_TEST(roundings)
-{
-    struct graph *g = load(
-        "{'inputs':[{'name':'x','dtype':'float16','shape':[4,600]}],'initializers':["
-        "{'name':'w','dtype':'float16','shape':[600,8],'generator':{'kind':'normal'}},"
-        "{'name':'b','dtype':'float16','shape':[8],'generator':{'kind':'normal'}}],'nodes':["
-        "{'op_type':'MatMul','inputs':['x','w'],'outputs':['m']},"
-        "{'op_type':'Add','inputs':['m','b'],'outputs':['a']},"
-        "{'op_type':'Relu','inputs':['a'],'outputs':['r']},"
-        "{'op_type':'Identity','inputs':['m'],'outputs':['i']},"
-        "{'op_type':'Add','inputs':['r','i'],'outputs':['s']}],'outputs':['s','i']}");
+START_TEST(roundings) {
+    struct graph *g =
+        load("{'inputs':[{'name':'x','dtype':'float16','shape':[4,600]}],'initializers':["
+             "{'name':'w','dtype':'float16','shape':[600,8],'generator':{'kind':'normal'}},"
+             "{'name':'b','dtype':'float16','shape':[8],'generator':{'kind':'normal'}}],'nodes':["
+             "{'op_type':'MatMul','inputs':['x','w'],'outputs':['m']},"
+             "{'op_type':'Add','inputs':['m','b'],'outputs':['a']},"
+             "{'op_type':'Relu','inputs':['a'],'outputs':['r']},"
+             "{'op_type':'Identity','inputs':['m'],'outputs':['i']},"
+             "{'op_type':'Add','inputs':['r','i'],'outputs':['s']}],'outputs':['s','i']}");
     ck_assert_uint_eq(reference_roundings(g, 0, false), 3);
     ck_assert_uint_eq(reference_roundings(g, 1, false), 1);
     ck_assert_uint_eq(reference_roundings(g, 0, true), 3 + 32);
@@ -233,11 +370,11 @@ START_TEST(roundings)
 }
 END_TEST
 
-START_TEST(comparison)
-{
+START_TEST(comparison) {
     struct graph *g = load("{'initializers':[" RANDOM("x", "[50,20]", "1") "," RANDOM(
-        "w", "[20,10]", "2") "],'nodes':["
-        "{'op_type':'MatMul','inputs':['x','w'],'outputs':['y']}],'outputs':['y']}");
+        "w", "[20,10]",
+        "2") "],'nodes':["
+             "{'op_type':'MatMul','inputs':['x','w'],'outputs':['y']}],'outputs':['y']}");
     struct tensor_set out = eval(g);
     struct reference_error e;
     uint8_t got[1000];
@@ -274,8 +411,7 @@ START_TEST(comparison)
 }
 END_TEST
 
-static int by_size(const void *a, const void *b)
-{
+static int by_size(const void *a, const void *b) {
     double x = *(const double *)a;
     double y = *(const double *)b;
     return (x > y) - (x < y);
@@ -283,17 +419,17 @@ static int by_size(const void *a, const void *b)
 
 /* A program that rounds each result to half stays inside the tolerance, one that is wrong in one
  * operand element does not: both checked on a net of four layers. */
-START_TEST(tolerance_separates)
-{
-    struct graph *exact = load(
-        "{'inputs':[" RANDOM("x", "[16,100]", "9") "],'initializers':["
-        "{'name':'v','dtype':'float16','shape':[100,200],"
-        "'generator':{'kind':'normal','seed':1,'scale':0.1}},"
-        "{'name':'w','dtype':'float16','shape':[200,40],"
-        "'generator':{'kind':'normal','seed':2,'scale':0.1}}],'nodes':["
-        "{'op_type':'MatMul','inputs':['x','v'],'outputs':['a']},"
-        "{'op_type':'Gelu','inputs':['a'],'outputs':['b']},"
-        "{'op_type':'MatMul','inputs':['b','w'],'outputs':['y']}],'outputs':['y']}");
+START_TEST(tolerance_separates) {
+    struct graph *exact = load("{'inputs':[" RANDOM(
+        "x", "[16,100]",
+        "9") "],'initializers':["
+             "{'name':'v','dtype':'float16','shape':[100,200],"
+             "'generator':{'kind':'normal','seed':1,'scale':0.1}},"
+             "{'name':'w','dtype':'float16','shape':[200,40],"
+             "'generator':{'kind':'normal','seed':2,'scale':0.1}}],'nodes':["
+             "{'op_type':'MatMul','inputs':['x','v'],'outputs':['a']},"
+             "{'op_type':'Gelu','inputs':['a'],'outputs':['b']},"
+             "{'op_type':'MatMul','inputs':['b','w'],'outputs':['y']}],'outputs':['y']}");
     struct tensor_set want = eval(exact);
     /* The same in halves, node by node, each result rounded. */
     static double a[16 * 200];
@@ -342,8 +478,7 @@ START_TEST(tolerance_separates)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("reference");
     TCase *t = tcase_create("reference");
     tcase_set_timeout(t, 60);

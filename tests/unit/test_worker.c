@@ -21,8 +21,7 @@
 static char staging[64];
 static char program[4096];
 
-static void setup(void)
-{
+static void setup(void) {
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 64);
     ck_assert_int_gt(n, 0);
     program[n] = '\0';
@@ -38,15 +37,13 @@ static void setup(void)
     ck_assert_int_eq(mkdir(path, 0755), 0);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", staging);
     ck_assert_int_eq(system(command), 0);
 }
 
-static void put_file(const char *name, const void *bytes, size_t n)
-{
+static void put_file(const char *name, const void *bytes, size_t n) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", staging, name);
     FILE *file = fopen(path, "w");
@@ -55,8 +52,7 @@ static void put_file(const char *name, const void *bytes, size_t n)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static size_t get_file(const char *name, void *bytes, size_t n)
-{
+static size_t get_file(const char *name, void *bytes, size_t n) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", staging, name);
     FILE *file = fopen(path, "r");
@@ -67,8 +63,7 @@ static size_t get_file(const char *name, void *bytes, size_t n)
 }
 
 /* "sha256:<hex>" of a new blob. */
-static const char *put_blob(const void *bytes, size_t n)
-{
+static const char *put_blob(const void *bytes, size_t n) {
     static char text[80];
     char name[80];
     struct digest d;
@@ -81,8 +76,7 @@ static const char *put_blob(const void *bytes, size_t n)
 }
 
 /* The last event line, owned; NULL when there is none. `text` is the raw job. */
-static json_t *run_text(const char *text, size_t n, int *ret_status)
-{
+static json_t *run_text(const char *text, size_t n, int *ret_status) {
     char path[96];
     char events_path[96];
     snprintf(path, sizeof path, "%s/job", staging);
@@ -94,7 +88,8 @@ static json_t *run_text(const char *text, size_t n, int *ret_status)
         int job = open(path, O_RDONLY);
         int dir = open(staging, O_RDONLY | O_DIRECTORY);
         int events = open(events_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-        int high[3] = {fcntl(job, F_DUPFD, 20), fcntl(dir, F_DUPFD, 20), fcntl(events, F_DUPFD, 20)};
+        int high[3] = {
+            fcntl(job, F_DUPFD, 20), fcntl(dir, F_DUPFD, 20), fcntl(events, F_DUPFD, 20)};
         for (int i = 0; i < 3; i++) {
             dup2(high[i], 3 + i);
         }
@@ -121,22 +116,19 @@ static json_t *run_text(const char *text, size_t n, int *ret_status)
     return last;
 }
 
-static json_t *run(json_t *job, int *ret_status)
-{
+static json_t *run(json_t *job, int *ret_status) {
     char *text = json_dumps(job, JSON_COMPACT);
     json_t *last = run_text(text, strlen(text), ret_status);
     free(text);
     return last;
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
+static const char *text_of(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
     return text != NULL ? text : "";
 }
 
-static json_t *json_of(const char *text)
-{
+static json_t *json_of(const char *text) {
     char *copy = strdup(text);
     for (char *p = copy; *p != '\0'; p++) {
         *p = *p == '\'' ? '"' : *p;
@@ -148,8 +140,7 @@ static json_t *json_of(const char *text)
 }
 
 /* Steals nothing; more is an object text or NULL. */
-static json_t *job_of(const char *kind, const char *model, const char *more)
-{
+static json_t *job_of(const char *kind, const char *model, const char *more) {
     json_t *job = json_of(more != NULL ? more : "{}");
     json_object_set_new(job, "kind", json_string(kind));
     json_object_set_new(job, "model", json_of(model));
@@ -165,8 +156,7 @@ static json_t *job_of(const char *kind, const char *model, const char *more)
     "'nodes':[{'op_type':'Gemm','inputs':['x','w','b'],'outputs':['h']},"                          \
     "{'op_type':'Add','inputs':['h','z'],'outputs':['y']}],'outputs':['y']}"
 
-START_TEST(key_result)
-{
+START_TEST(key_result) {
     int status = 0;
     json_t *job = job_of("key", MODEL, "{'options':{'seed':7}}");
     json_t *last = run(job, &status);
@@ -175,10 +165,10 @@ START_TEST(key_result)
     struct digest d;
     ck_assert(digest_parse(text_of(last, "key"), &d));
     ck_assert(digest_parse(text_of(last, "compiler"), &d));
-    json_t *want = json_of(
-        "[{'name':'x','ordinal':0,'dtype':'float16','shape':[3,4],'source':null},"
-        "{'name':'z','ordinal':1,'dtype':'float16','shape':[2],"
-        "'source':{'staged':'inputs.bin','offset':0,'bytes':4}}]");
+    json_t *want =
+        json_of("[{'name':'x','ordinal':0,'dtype':'float16','shape':[3,4],'source':null},"
+                "{'name':'z','ordinal':1,'dtype':'float16','shape':[2],"
+                "'source':{'staged':'inputs.bin','offset':0,'bytes':4}}]");
     ck_assert(json_equal(json_object_get(last, "inputs"), want));
     json_decref(want);
     want = json_of("[{'name':'w','ordinal':0,'dtype':'float16','shape':[4,2],"
@@ -205,8 +195,7 @@ START_TEST(key_result)
 }
 END_TEST
 
-static void key_of(const char *model, const char *more, char ret[65])
-{
+static void key_of(const char *model, const char *more, char ret[65]) {
     int status = 0;
     char path[96];
     json_t *job = job_of("key", model, more);
@@ -221,8 +210,7 @@ static void key_of(const char *model, const char *more, char ret[65])
     unlink(path);
 }
 
-START_TEST(key_depends_on_what_changes_code)
-{
+START_TEST(key_depends_on_what_changes_code) {
     char base[65];
     char other[65];
     key_of(MODEL, NULL, base);
@@ -245,14 +233,17 @@ static const struct {
     const char *job; /* whole document, ' for " */
     int code;
     const char *where;
-} bad_jobs[] = {{"", ERR_BAD_JSON, NULL}, {"[]", ERR_BAD_JOB, ""}, {"{}", ERR_BAD_JOB, "/kind"},
+} bad_jobs[] = {
+    {"", ERR_BAD_JSON, NULL},
+    {"[]", ERR_BAD_JOB, ""},
+    {"{}", ERR_BAD_JOB, "/kind"},
     {"{'kind':'run','model':{}}", ERR_BAD_JOB, "/kind"},
     {"{'kind':'key'}", ERR_BAD_JOB, "/model"},
     {"{'kind':'key','model':{},'x~/y':1}", ERR_BAD_JOB, "/x~0~1y"},
     {"{'kind':'key','model':{},'options':{'tiles':0}}", ERR_BAD_JOB, "/options/tiles"},
     {"{'kind':'key','model':{},'options':{'tiles':1473}}", ERR_BAD_JOB, "/options/tiles"},
     {"{'kind':'key','model':{},'options':{'accumulate':'f64'}}", ERR_BAD_JOB,
-        "/options/accumulate"},
+     "/options/accumulate"},
     {"{'kind':'key','model':{},'options':{'seed':-1}}", ERR_BAD_JOB, "/options/seed"},
     {"{'kind':'key','model':{},'options':[]}", ERR_BAD_JOB, "/options"},
     {"{'kind':'key','model':{},'limits':{'memory_bytes':1}}", ERR_BAD_JOB, "/limits/memory_bytes"},
@@ -260,21 +251,22 @@ static const struct {
     {"{'kind':'key','model':{},'files':{'a':7}}", ERR_BAD_JOB, "/files/a"},
     {"{'kind':'key','model':{}}", ERR_BAD_GRAPH, "/model/outputs"},
     {"{'kind':'key','model':{'nodes':[{'op_type':'Conv'}]}}", ERR_UNSUPPORTED_OP,
-        "/model/nodes/0/op_type"},
+     "/model/nodes/0/op_type"},
     {"{'kind':'key','model':{'initializers':[{'name':'w','dtype':'float16','shape':[1],"
-     "'file':'w.st'}]}}", ERR_MISSING, "/model/initializers/0/file"},
+     "'file':'w.st'}]}}",
+     ERR_MISSING, "/model/initializers/0/file"},
     {"{'kind':'key','files':{'w.st':'sha256:"
      "0000000000000000000000000000000000000000000000000000000000000000'},"
      "'model':{'initializers':[{'name':'w','dtype':'float16','shape':[1],"
-     "'file':'w.st'}]}}", ERR_MISSING, "/model/initializers/0/file"},
+     "'file':'w.st'}]}}",
+     ERR_MISSING, "/model/initializers/0/file"},
     {"{'kind':'reference','model':{}}", ERR_BAD_JOB, "/check"},
     {"{'kind':'verify'}", ERR_BAD_JOB, "/package"},
     {"{'kind':'verify','package':'../x'}", ERR_BAD_JOB, "/package"},
     {"{'kind':'verify','package':'.hidden'}", ERR_BAD_JOB, "/package"},
     {"{'kind':'verify','package':'job'}", ERR_PACKAGE_CORRUPT, NULL}};
 
-START_TEST(bad_job_says_where)
-{
+START_TEST(bad_job_says_where) {
     int status = 0;
     char text[1024];
     snprintf(text, sizeof text, "%s", bad_jobs[_i].job);
@@ -293,8 +285,7 @@ START_TEST(bad_job_says_where)
 }
 END_TEST
 
-START_TEST(cut_jobs_are_refused)
-{
+START_TEST(cut_jobs_are_refused) {
     json_t *job = job_of("key", MODEL, NULL);
     char *text = json_dumps(job, JSON_COMPACT);
     for (size_t n = 0; n < strlen(text); n += 23) {
@@ -309,21 +300,22 @@ START_TEST(cut_jobs_are_refused)
 }
 END_TEST
 
-START_TEST(memory_limit_is_an_error)
-{
+START_TEST(memory_limit_is_an_error) {
     static const char head[] = "{'inputs':[{'name':'x','dtype':'float16','shape':[1]}],"
                                "'nodes':[{'op_type':'Relu','inputs':['x'],'outputs':['v0']}";
     char *model = malloc(1 << 20);
     size_t used = (size_t)sprintf(model, "%s", head);
     for (int i = 0; i < 2000; i++) {
-        used += (size_t)sprintf(model + used,
-            ",{'op_type':'Relu','inputs':['v%d'],'outputs':['v%d']}", i, i + 1);
+        used += (size_t)sprintf(
+            model + used, ",{'op_type':'Relu','inputs':['v%d'],'outputs':['v%d']}", i, i + 1);
     }
     sprintf(model + used, "],'outputs':['v2000']}");
     for (int enough = 0; enough <= 1; enough++) {
         int status = 0;
-        json_t *job = job_of("key", model,
-            enough ? "{'limits':{'memory_bytes':104857600}}" : "{'limits':{'memory_bytes':1048576}}");
+        json_t *job = job_of(
+            "key", model,
+            enough ? "{'limits':{'memory_bytes':104857600}}"
+                   : "{'limits':{'memory_bytes':1048576}}");
         json_t *last = run(job, &status);
         ck_assert_int_eq(status, enough ? 0 : err_exit(ERR_COMPILE_OOM));
         ck_assert(enough || strcmp(text_of(last, "code"), "compile_oom") == 0);
@@ -334,18 +326,18 @@ START_TEST(memory_limit_is_an_error)
 }
 END_TEST
 
-START_TEST(long_result_is_a_file)
-{
+START_TEST(long_result_is_a_file) {
     char *model = malloc(1 << 20);
     size_t used = (size_t)sprintf(model, "{'inputs':[");
     for (int i = 0; i < 1000; i++) {
-        used += (size_t)sprintf(model + used, "%s{'name':'i%d','dtype':'float16','shape':[1]}",
-            i > 0 ? "," : "", i);
+        used += (size_t)sprintf(
+            model + used, "%s{'name':'i%d','dtype':'float16','shape':[1]}", i > 0 ? "," : "", i);
     }
     used += (size_t)sprintf(model + used, "],'nodes':[");
     for (int i = 0; i < 1000; i++) {
-        used += (size_t)sprintf(model + used,
-            "%s{'op_type':'Relu','inputs':['i%d'],'outputs':['o%d']}", i > 0 ? "," : "", i, i);
+        used += (size_t)sprintf(
+            model + used, "%s{'op_type':'Relu','inputs':['i%d'],'outputs':['o%d']}",
+            i > 0 ? "," : "", i, i);
     }
     used += (size_t)sprintf(model + used, "],'outputs':[");
     for (int i = 0; i < 1000; i++) {
@@ -369,8 +361,7 @@ START_TEST(long_result_is_a_file)
 }
 END_TEST
 
-START_TEST(nobody_listens)
-{
+START_TEST(nobody_listens) {
     int events[2];
     int status = 0;
     ck_assert_int_eq(pipe(events), 0);
@@ -381,7 +372,8 @@ START_TEST(nobody_listens)
     pid_t pid = fork();
     if (pid == 0) {
         signal(SIGPIPE, SIG_DFL);
-        int high[3] = {fcntl(open(path, O_RDONLY), F_DUPFD, 20),
+        int high[3] = {
+            fcntl(open(path, O_RDONLY), F_DUPFD, 20),
             fcntl(open(staging, O_RDONLY | O_DIRECTORY), F_DUPFD, 20),
             fcntl(events[1], F_DUPFD, 20)};
         for (int i = 0; i < 3; i++) {
@@ -405,9 +397,9 @@ END_TEST
     "'nodes':[{'op_type':'MatMul','inputs':['x','w'],'outputs':['y']}],'outputs':['y']}"
 
 /* Two runs: x = (1, 2) and (3, -1); w = 1 2 3 / 4 5 6. */
-static json_t *reference_job(const double *outputs, const char *damage)
-{
-    static const char header[] = "{\"w\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}";
+static json_t *reference_job(const double *outputs, const char *damage) {
+    static const char header[] =
+        "{\"w\":{\"dtype\":\"F16\",\"shape\":[2,3],\"data_offsets\":[0,12]}}";
     uint8_t weights[256] = {0};
     uint8_t x[10] = {0};
     uint8_t y[16] = {0};
@@ -426,9 +418,10 @@ static json_t *reference_job(const double *outputs, const char *damage)
     json_object_set_new(
         json_object_get(job, "files"), "w.st", json_string(put_blob(weights, 8 + n + 12)));
     put_file("out.0", y, sizeof y);
-    json_t *check = json_pack("{s:i, s:{s:{s:s, s:i, s:i}}, s:{s:{s:s, s:i, s:i}}}", "runs", 2,
-        "inputs", "x", "blob", put_blob(x, sizeof x), "offset", 2, "bytes", 8, "outputs", "y",
-        "file", "out.0", "offset", 4, "bytes", 12);
+    json_t *check = json_pack(
+        "{s:i, s:{s:{s:s, s:i, s:i}}, s:{s:{s:s, s:i, s:i}}}", "runs", 2, "inputs", "x", "blob",
+        put_blob(x, sizeof x), "offset", 2, "bytes", 8, "outputs", "y", "file", "out.0", "offset",
+        4, "bytes", 12);
     if (damage != NULL) {
         json_t *change = json_of(damage);
         const char *key;
@@ -442,8 +435,7 @@ static json_t *reference_job(const double *outputs, const char *damage)
     return job;
 }
 
-START_TEST(reference_compares_runs)
-{
+START_TEST(reference_compares_runs) {
     double outputs[] = {9, 12, 15, -1, 1, 3}; /* exact */
     int status = 0;
     for (int wrong = 0; wrong <= 1; wrong++) {
@@ -469,12 +461,12 @@ END_TEST
 static const struct {
     const char *damage;
     int code;
-} bad_checks[] = {{"{'bytes':11}", ERR_INPUT}, {"{'bytes':24}", ERR_INPUT},
-    {"{'offset':5}", ERR_INPUT}, {"{'offset':-1}", ERR_BAD_JOB}, {"{'file':'no'}", ERR_MISSING},
-    {"{'file':'../job'}", ERR_BAD_JOB}, {"{'blob':'sha256:00'}", ERR_BAD_JOB}};
+} bad_checks[] = {{"{'bytes':11}", ERR_INPUT},          {"{'bytes':24}", ERR_INPUT},
+                  {"{'offset':5}", ERR_INPUT},          {"{'offset':-1}", ERR_BAD_JOB},
+                  {"{'file':'no'}", ERR_MISSING},       {"{'file':'../job'}", ERR_BAD_JOB},
+                  {"{'blob':'sha256:00'}", ERR_BAD_JOB}};
 
-START_TEST(reference_refuses)
-{
+START_TEST(reference_refuses) {
     static const double outputs[6];
     int status = 0;
     json_t *job = reference_job(outputs, bad_checks[_i].damage);
@@ -489,8 +481,7 @@ END_TEST
 
 /* ---- compile and verify ------------------------------------------------------------------ */
 
-START_TEST(compile_then_verify)
-{
+START_TEST(compile_then_verify) {
     static const char model[] =
         "{'inputs':[{'name':'x','dtype':'float16','shape':[4,20]}],'initializers':["
         "{'name':'w','dtype':'float16','shape':[20,12],'generator':{'kind':'normal','seed':1}}],"
@@ -517,8 +508,7 @@ START_TEST(compile_then_verify)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("worker");
     TCase *t = tcase_create("worker");
     tcase_set_timeout(t, 120);
