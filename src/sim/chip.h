@@ -50,6 +50,8 @@ enum {
 
 enum chip_exception {
     CHIP_RBRK = 1,
+    CHIP_PBRK0 = 2,
+    CHIP_PBRK1 = 3,
     CHIP_BOS = 4,
     CHIP_EXCONF = 7,
     CHIP_INVALID_ADDR = 8,

@@ -28,10 +28,16 @@ bool chip_is_complete(const struct chip_tile *t)
     return word == BRI_0 || (i.op == ROW_OP_BR && tile_m(t->tile, 0, i.reg) == 0);
 }
 
+/* A context that can go on by nobody's doing: any exception but a stop that the host itself asked
+ * for (RBRK, BOS), and but the jump to address 0 that ends a program. A `trap` counts: a program
+ * that traps has failed, unless a debugger planted it, and then the debugger polls CTXT_STS. */
 int chip_fault_context(const struct chip_tile *t)
 {
     for (int k = 0; k < CHIP_CONTEXTS; k++) {
-        if (tile_context_state(t->tile, k) == 3 && !(k == 0 && chip_is_complete(t))) {
+        int state = tile_context_state(t->tile, k);
+        int etype = tile_etype(t->tile, k);
+        bool is_trap = state == 2 && (etype == CHIP_PBRK0 || etype == CHIP_PBRK1);
+        if ((state == 3 || is_trap) && !(k == 0 && chip_is_complete(t))) {
             return k;
         }
     }

@@ -571,16 +571,24 @@ void tile_clear_exception(struct tile *t, int context, uint64_t cycle)
 bool tile_inject(struct tile *t, int context, uint32_t word)
 {
     struct context *c = &t->ctx[context];
-    uint32_t pc = c->pc;
+    struct context before;
     struct dec d;
     int r;
 
     if (!decode_word(word, context == 0 ? ISA_SUPERVISOR : ISA_WORKER, &d)) {
         return false;
     }
-    c->next_pc = pc;
+    before = *c;
+    c->next_pc = c->pc;
     c->is_taken = false;
+    /* Nothing is fetched, so no access can meet the fetch: an empty repeat body says so. */
+    c->in_rpt = true;
+    c->rpt_first = TARGET_MEM_END;
+    c->rpt_end = TARGET_MEM_BASE;
     r = exec_table[d.op](t, c, &d);
+    c->in_rpt = before.in_rpt;
+    c->rpt_first = before.rpt_first;
+    c->rpt_end = before.rpt_end;
     if (r > EXEC_OK && r < EXEC_EXIT) {
         c->etype = (uint8_t)r; /* the context is stopped already; only the reason is new */
     } else if (r == EXEC_OK && c->is_taken) {
