@@ -93,16 +93,33 @@ static uint32_t reduce_groups(
     return 30 + constants_groups(v->act) + quads * (16 + own_rows * row);
 }
 
-static uint32_t softmax_groups(uint32_t rows, uint32_t columns)
+/* Worker cycles of the three passes over `full` panels and perhaps a tail. */
+static uint32_t softmax_passes(uint32_t full, bool has_tail)
 {
-    uint32_t full = columns / 16;
-    bool has_tail = columns % 16 != 0;
     uint32_t sum_quad = 1 + 4 + 4 * 3, scale_quad = sum_quad + 4;
-    uint32_t row = 38 + full * 4 * (1 + sum_quad + scale_quad);
+    uint32_t groups = full * 4 * (1 + sum_quad + scale_quad);
     if (has_tail) {
-        row += 4 * (5 + sum_quad + 3 + scale_quad + 3);
+        groups += 4 * (5 + sum_quad + 3 + scale_quad + 3);
     }
-    return 34 + (has_tail ? 72 : 0) + div_up(rows, 6) * row;
+    return groups;
+}
+
+static uint32_t softmax_cycles(uint32_t rows, uint32_t columns)
+{
+    bool has_tail = columns % 16 != 0;
+    uint32_t panels = div_up(columns, 16), masks = has_tail ? 72 : 0;
+    uint32_t own = div_up(panels, 6);
+    if (rows < 6 && rows * own + 1 < panels) { /* few wide rows: the rule of softmax.S */
+        uint32_t passes = rows * softmax_passes(own, false);
+        if (has_tail) { /* the last worker with panels has the tail among them */
+            uint32_t last = panels < 6 ? 1 : panels / 6;
+            uint32_t tail = masks + rows * softmax_passes(last - 1, true);
+            passes = tail > passes ? tail : passes;
+        }
+        return 130 + 6 * (3 * 40 + 12 + rows * 66 + passes);
+    }
+    uint32_t row = 40 + softmax_passes(columns / 16, has_tail);
+    return 45 + 6 * (34 + masks + div_up(rows, 6) * row);
 }
 
 /* The rule by which gemm_amp.S turns to inner products. */
@@ -157,7 +174,7 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims)
     case KERNEL_ADD_ROW:
         return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);
     case KERNEL_SOFTMAX:
-        return launch + 6 * softmax_groups(dims[0], dims[1]);
+        return softmax_cycles(dims[0], dims[1]);
     case KERNEL_COUNT:
         break;
     }

@@ -18,7 +18,8 @@
  *   clobbers $m0..$m9, worker registers, accumulators, coefficients. Keeps $m10, $m11.
  * Addresses in descriptors are absolute bytes. Descriptor and code lie in different elements.
  * Each worker's base ($WORKERn_BASE) names 256 bytes, 8-aligned, in an element without code, that
- * kernels use as scratch and that hold nothing from one call to the next.
+ * kernels use as scratch and that hold nothing from one call to the next; worker n's lie 256 n
+ * bytes after worker 0's.
  * All rounding is to nearest; kernels leave FP_CTL as the runtime set it.
  */
 #ifndef KERNELS_KERNELS_H

@@ -4,10 +4,19 @@
 //
 // Columns that fill no whole panel: the tail panel's padding lanes are replaced by -inf, whose
 // exponential is exactly 0, so padding of out becomes 0 without a case of its own.
-// Worker area: 0..31 lane masks of the tail, 32..63 -inf in its padding lanes, 64..71 four -inf.
+//
+// Two ways to deal out work. Many rows: a worker takes a run of rows, in one launch. Few wide
+// rows: each worker takes a run of panels of every row; its largest values and sums are left in
+// its area, three launches apart, and every worker combines all six.
+//
+// Worker area: 0..31 lane masks of the tail, 32..63 -inf in its padding lanes, 64..71 four -inf,
+// 72.. (few rows) largest value and 96.. sum, a word a row.
 .set MASK, 0
 .set FILL, 32 / 8
 .set NEG, 64 / 8
+.set LARGEST, 72
+.set SUMS, 96
+.set AREA_WORDS, 64            // from one worker's area to the next
 
 .macro MASK_WORD i
     add $m3, $m10, -2 * \i
@@ -78,38 +87,45 @@
     f16v4max $a0:1, $a0:1, $a4:5
 .endm
 
-    LAUNCH_ONCE
-    ld32 $m0, $m13, $m15, SOFTMAX_ROWS
-    SPLIT
-    brz $m2, done
-    ld32 $m6, $m13, $m15, SOFTMAX_X
-    ld32 $m7, $m13, $m15, SOFTMAX_OUT
-    ld32 $m10, $m13, $m15, SOFTMAX_COLUMNS
-    shl $m1, $m1, 5
-    add $m6, $m6, $m1
-    add $m7, $m7, $m1
-    shl $m9, $m0, 2
-    add $m9, $m9, -3
-    shr $m8, $m10, 4
-    and $m10, $m10, 15
-    setzi $m11, 0xfc00
-    or $m11, $m11, 0xfc000000
-    st32 $m11, $m12, $m15, 16
-    st32 $m11, $m12, $m15, 17
-    setzi $a0, 8
-    uput $FP_CLR, $a0
-    add $m2, $m2, -1
-    brz $m10, row
-    MASK_WORD 0
-    MASK_WORD 1
-    MASK_WORD 2
-    MASK_WORD 3
-    MASK_WORD 4
-    MASK_WORD 5
-    MASK_WORD 6
-    MASK_WORD 7
+.supervisor
 .p2align 3
-row:
+ENTRY
+    // Panels a worker works through, per launch: rows / 6 times all, or rows times a sixth.
+    ld32 $m4, $m2, $m15, SOFTMAX_COLUMNS
+    ld32 $m5, $m2, $m15, SOFTMAX_ROWS
+    setzi $m3, rows_worker
+    add $m4, $m4, 15
+    shr $m4, $m4, 4
+    cmpult $m6, $m5, 6
+    brz $m6, last_launch
+    setzi $m7, 43691
+    add $m6, $m4, 5
+    mul $m6, $m6, $m7
+    shr $m6, $m6, 18
+    mul $m6, $m6, $m5
+    add $m6, $m6, 1
+    cmpult $m6, $m6, $m4
+    brz $m6, last_launch
+    setzi $m3, wide_max
+    runall $m3, $m2, 0
+    setzi $m3, wide_sum
+    sync 2
+    runall $m3, $m2, 0
+    setzi $m3, wide_scale
+    sync 2
+last_launch:
+    runall $m3, $m2, 0
+    sync 2
+    br $m10
+
+.worker
+// The passes over one row or a run of its panels. $m6 x, $m7 out, $m8 whole panels, $m9 step from
+// a panel's last quad to the next panel in doublewords, $m10 columns of a tail panel or 0, $m11
+// link. Clobber $m3, $m4, $a0..$a5.
+
+// -> $a7 largest value, f32 (-inf when there are no panels). Clobbers $a6.
+.p2align 3
+pass_max:
     mov $m3, $m6
     ld64 $a0:1, $m12, $m15, NEG
     ld64 $a4:5, $m12, $m15, NEG
@@ -128,9 +144,12 @@ row:
 max_done:
     f16v4maxc $a0, $a0:1
     f16v2maxc $a0, $a0
-    f16tof32 $a7, $a0
-    { mov $m3, $m6 ; f32sub $a7, $azero, $a7 }
-    or64 $a0:1, $azeros, $azeros
+    { br $m11 ; f16tof32 $a7, $a0 }
+
+// $a7 = -max -> $a0 sum. Leaves the accumulators 0, as it needs them.
+.p2align 3
+pass_sum:
+    { mov $m3, $m6 ; or64 $a0:1, $azeros, $azeros }
     or64 $a2:3, $azeros, $azeros
 .p2align 3
     { rpt $m8, 35 ; fnop }
@@ -148,8 +167,13 @@ sum_done:
     f32v2gina $a0:1, $azeros, 0
     f32v2gina $a2:3, $azeros, 0
     f32v2add $a0:1, $a0:1, $a2:3
-    { mov $m3, $m6 ; f32add $a0, $a0, $a1 }
-    { mov $m4, $m7 ; f32oox $a6, $a0 }
+    { br $m11 ; f32add $a0, $a0, $a1 }
+
+// $a7 = -max, $a6 = 1 / sum.
+.p2align 3
+pass_scale:
+    mov $m3, $m6
+    mov $m4, $m7
 .p2align 3
     { rpt $m8, 51 ; fnop }
     SCALE_QUAD 1
@@ -162,8 +186,147 @@ sum_done:
     SCALE_TAIL 2
     SCALE_TAIL 3
 scale_done:
+    br $m11
+
+// $m10 columns of the tail panel -> its masks, when there is one; four -inf; accumulators 0.
+.macro PREPARE tail_done
+    setzi $m11, 0xfc00
+    or $m11, $m11, 0xfc000000
+    st32 $m11, $m12, $m15, 2 * NEG
+    { st32 $m11, $m12, $m15, 2 * NEG + 1 ; setzi $a0, 8 }
+    uput $FP_CLR, $a0
+    brz $m10, \tail_done
+    MASK_WORD 0
+    MASK_WORD 1
+    MASK_WORD 2
+    MASK_WORD 3
+    MASK_WORD 4
+    MASK_WORD 5
+    MASK_WORD 6
+    MASK_WORD 7
+\tail_done:
+.endm
+
+.p2align 3
+rows_worker:
+    ld32 $m0, $m13, $m15, SOFTMAX_ROWS
+    SPLIT
+    brz $m2, done
+    ld32 $m6, $m13, $m15, SOFTMAX_X
+    ld32 $m7, $m13, $m15, SOFTMAX_OUT
+    ld32 $m10, $m13, $m15, SOFTMAX_COLUMNS
+    shl $m1, $m1, 5
+    add $m6, $m6, $m1
+    add $m7, $m7, $m1
+    shl $m9, $m0, 2
+    add $m9, $m9, -3
+    shr $m8, $m10, 4
+    and $m10, $m10, 15
+    add $m2, $m2, -1
+    PREPARE rows_tail
+row:
+    call $m11, pass_max
+    f32sub $a7, $azero, $a7
+    call $m11, pass_sum
+    f32oox $a6, $a0
+    call $m11, pass_scale
     add $m6, $m6, 32
     add $m7, $m7, 32
     brnzdec $m2, row
 done:
+    exitz $m15
+
+// Few rows: own run of panels. -> $m2 rows - 1, $m6..$m10 for the passes, $m5 worker 0's area.
+.macro OWN_PANELS no_tail, tail_known
+    ld32 $m10, $m13, $m15, SOFTMAX_COLUMNS
+    add $m0, $m10, 15
+    shr $m0, $m0, 4
+    SPLIT
+    ld32 $m6, $m13, $m15, SOFTMAX_X
+    ld32 $m7, $m13, $m15, SOFTMAX_OUT
+    ld32 $m9, $m13, $m15, SOFTMAX_ROWS
+    mov $m8, $m2
+    and $m10, $m10, 15
+    add $m2, $m1, $m8
+    cmpeq $m2, $m2, $m0            // the last panel is ours, unless we have none
+    brz $m2, \no_tail
+    brz $m8, \no_tail
+    brz $m10, \tail_known
+    add $m8, $m8, -1
+    bri \tail_known
+\no_tail:
+    setzi $m10, 0
+\tail_known:
+    shl $m4, $m9, 5
+    mul $m4, $m4, $m1
+    add $m6, $m6, $m4
+    add $m7, $m7, $m4
+    add $m2, $m9, -1
+    shl $m9, $m9, 2
+    add $m9, $m9, -3
+    shl $m5, $m3, 8
+    sub $m5, $m12, $m5
+.endm
+
+.p2align 3
+wide_max:
+    OWN_PANELS max_no_tail, max_tail_known
+    PREPARE max_tail
+    add $m5, $m12, LARGEST
+max_row:
+    call $m11, pass_max
+    st32step $a7, $m15, $m5+=, 1
+    add $m6, $m6, 32
+    brnzdec $m2, max_row
+    exitz $m15
+
+// $a7 = -(largest of the six values of this row at $m5). Clobbers $m4, $a0.
+.macro COMBINE_MAX
+    mov $m4, $m5
+    ld32step $a7, $m15, $m4+=, AREA_WORDS
+    ld32step $a0, $m15, $m4+=, AREA_WORDS
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32max $a7, $a7, $a0 }
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32max $a7, $a7, $a0 }
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32max $a7, $a7, $a0 }
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32max $a7, $a7, $a0 }
+    f32max $a7, $a7, $a0
+    f32sub $a7, $azero, $a7
+.endm
+
+.p2align 3
+wide_sum:
+    OWN_PANELS sum_no_tail, sum_tail_known
+    add $m5, $m5, LARGEST
+    add $m1, $m12, SUMS
+    setzi $a0, 8
+    uput $FP_CLR, $a0
+sum_row:
+    COMBINE_MAX
+    call $m11, pass_sum
+    st32step $a0, $m15, $m1+=, 1
+    add $m6, $m6, 32
+    add $m5, $m5, 4
+    brnzdec $m2, sum_row
+    exitz $m15
+
+.p2align 3
+wide_scale:
+    OWN_PANELS scale_no_tail, scale_tail_known
+    add $m5, $m5, LARGEST
+scale_row:
+    COMBINE_MAX
+    add $m4, $m5, SUMS - LARGEST
+    ld32step $a6, $m15, $m4+=, AREA_WORDS
+    ld32step $a0, $m15, $m4+=, AREA_WORDS
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32add $a6, $a6, $a0 }
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32add $a6, $a6, $a0 }
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32add $a6, $a6, $a0 }
+    { ld32step $a0, $m15, $m4+=, AREA_WORDS ; f32add $a6, $a6, $a0 }
+    f32add $a6, $a6, $a0
+    f32oox $a6, $a6
+    call $m11, pass_scale
+    add $m6, $m6, 32
+    add $m7, $m7, 32
+    add $m5, $m5, 4
+    brnzdec $m2, scale_row
     exitz $m15

@@ -633,8 +633,9 @@ static void check_softmax(uint32_t rows, uint32_t columns, double scale)
 
 START_TEST(softmax_shapes)
 {
-    static const uint32_t columns[] = { 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 50, 197, 2048 };
-    static const uint32_t rows[] = { 1, 5, 6, 7, 13 };
+    static const uint32_t columns[] = { 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 50, 65, 90, 96,
+        191, 192, 193, 384, 1000, 2048 };
+    static const uint32_t rows[] = { 1, 2, 5, 6, 13 };
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
         for (size_t j = 0; j < 5; j++) {
             if (columns[i] < 2048 || rows[j] < 6) {
