@@ -93,32 +93,34 @@ static uint32_t reduce_groups(
     return 30 + constants_groups(v->act) + quads * (16 + own_rows * row);
 }
 
-/* Worker cycles of the three passes over `full` panels and perhaps a tail. */
-static uint32_t softmax_passes(uint32_t full, bool has_tail)
+/* Worker cycles of the three passes over `full` panels and `tail` columns of another. */
+static uint32_t softmax_passes(uint32_t full, uint32_t tail)
 {
-    uint32_t sum_quad = 1 + 4 + 4 * 3, scale_quad = sum_quad + 4;
+    const uint32_t sum_quad = 1 + 4 + 4 * 3, scale_quad = sum_quad + 4;
     uint32_t groups = full * 4 * (1 + sum_quad + scale_quad);
-    if (has_tail) {
-        groups += 4 * (5 + sum_quad + 3 + scale_quad + 3);
+    if (tail != 0) {
+        groups += 14 + tail / 4 * (2 + sum_quad + scale_quad) + (16 - tail) / 4;
+        if (tail % 4 != 0) {
+            groups += 5 + 3 + sum_quad + 3 + scale_quad;
+        }
     }
     return groups;
 }
 
 static uint32_t softmax_cycles(uint32_t rows, uint32_t columns)
 {
-    bool has_tail = columns % 16 != 0;
-    uint32_t panels = div_up(columns, 16), masks = has_tail ? 72 : 0;
-    uint32_t own = div_up(panels, 6);
+    uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 18 : 0;
+    uint32_t panels = div_up(columns, 16), own = div_up(panels, 6);
     if (rows < 6 && rows * own + 1 < panels) { /* few wide rows: the rule of softmax.S */
-        uint32_t passes = rows * softmax_passes(own, false);
-        if (has_tail) { /* the last worker with panels has the tail among them */
+        uint32_t passes = rows * softmax_passes(own, 0);
+        if (tail != 0) { /* the last worker with panels has the tail among them */
             uint32_t last = panels < 6 ? 1 : panels / 6;
-            uint32_t tail = masks + rows * softmax_passes(last - 1, true);
-            passes = tail > passes ? tail : passes;
+            uint32_t other = masks + rows * softmax_passes(last - 1, tail);
+            passes = other > passes ? other : passes;
         }
-        return 130 + 6 * (3 * 40 + 12 + rows * 66 + passes);
+        return 130 + 6 * (3 * 40 + 10 + rows * 66 + passes);
     }
-    uint32_t row = 40 + softmax_passes(columns / 16, has_tail);
+    uint32_t row = 40 + softmax_passes(columns / 16, tail);
     return 45 + 6 * (34 + masks + div_up(rows, 6) * row);
 }
 

@@ -2,24 +2,26 @@
 // f32 sum of exp(x - max); exp(x - max) / sum, rounded once. The exponentials are computed twice
 // instead of stored in f16, which would round twice.
 //
-// Columns that fill no whole panel: the tail panel's padding lanes are replaced by -inf, whose
-// exponential is exactly 0, so padding of out becomes 0 without a case of its own.
+// Columns that fill no whole panel: whole quads of the tail panel go one by one; in a partial quad
+// padding lanes are replaced by -inf, whose exponential is exactly 0; the quads after it are
+// stored as 0.
 //
 // Two ways to deal out work. Many rows: a worker takes a run of rows, in one launch. Few wide
 // rows: each worker takes a run of panels of every row; its largest values and sums are left in
 // its area, three launches apart, and every worker combines all six.
 //
-// Worker area: 0..31 lane masks of the tail, 32..63 -inf in its padding lanes, 64..71 four -inf,
-// 72.. (few rows) largest value and 96.. sum, a word a row.
+// Worker area: 0..7 lane mask of the partial quad, 8..15 -inf in its padding lanes, 16..23 four
+// -inf, 24.. (few rows) largest value and 48.. sum, a word a row.
 .set MASK, 0
-.set FILL, 32 / 8
-.set NEG, 64 / 8
-.set LARGEST, 72
-.set SUMS, 96
+.set FILL, 1
+.set NEG, 2
+.set LARGEST, 24
+.set SUMS, 48
 .set AREA_WORDS, 64            // from one worker's area to the next
 
+// $m0 = columns in the partial quad, $m11 = two -inf.
 .macro MASK_WORD i
-    add $m3, $m10, -2 * \i
+    add $m3, $m0, -2 * \i
     sub $m4, 0, $m3
     shrs $m4, $m4, 31
     sub $m5, 1, $m3
@@ -27,7 +29,7 @@
     sort4x16lo $m4, $m4, $m5
     andc $m5, $m11, $m4
     st32 $m4, $m12, $m15, \i
-    st32 $m5, $m12, $m15, 8 + \i
+    st32 $m5, $m12, $m15, 2 * FILL + \i
 .endm
 
 // f16 quad in $a4:5 -> exp(x - max) in $a0:3; $a7 = -max.
@@ -56,35 +58,11 @@
     { st64step $a0:1, $m15, $m4+=, \step ; fnop }
 .endm
 
-// Masks quad \i of the tail panel in $a4:5. Clobbers $a0:3.
-.macro MASK_QUAD i
-    ld64 $a0:1, $m12, $m15, MASK + \i
-    { ld64 $a2:3, $m12, $m15, FILL + \i ; and64 $a4:5, $a4:5, $a0:1 }
+// Masks the partial quad in $a4:5. Clobbers $a0:3.
+.macro MASK_QUAD
+    ld64 $a0:1, $m12, $m15, MASK
+    { ld64 $a2:3, $m12, $m15, FILL ; and64 $a4:5, $a4:5, $a0:1 }
     or64 $a4:5, $a4:5, $a2:3
-.endm
-
-.macro SUM_TAIL i
-    { ld64step $a4:5, $m15, $m3+=, 1 ; f32v4acc $a0:3 }
-    MASK_QUAD \i
-    EXP_QUAD
-.endm
-
-.macro SCALE_TAIL i
-    ld64step $a4:5, $m15, $m3+=, 1
-    MASK_QUAD \i
-    EXP_QUAD
-    f32v2mul $a0:1, $a6:B, $a0:1
-    f32v2mul $a2:3, $a6:B, $a2:3
-    f32v4tof16 $a0:1, $a0:3
-    st64step $a0:1, $m15, $m4+=, 1
-.endm
-
-.macro MAX_TAIL i
-    ld64step $a4:5, $m15, $m3+=, 1
-    { ld64 $a6:7, $m12, $m15, MASK + \i ; fnop }
-    { ld64 $a2:3, $m12, $m15, FILL + \i ; and64 $a4:5, $a4:5, $a6:7 }
-    or64 $a4:5, $a4:5, $a2:3
-    f16v4max $a0:1, $a0:1, $a4:5
 .endm
 
 .supervisor
@@ -121,7 +99,7 @@ last_launch:
 .worker
 // The passes over one row or a run of its panels. $m6 x, $m7 out, $m8 whole panels, $m9 step from
 // a panel's last quad to the next panel in doublewords, $m10 columns of a tail panel or 0, $m11
-// link. Clobber $m3, $m4, $a0..$a5.
+// link. Clobber $m0, $m3, $m4, $a0..$a5.
 
 // -> $a7 largest value, f32 (-inf when there are no panels). Clobbers $a6.
 .p2align 3
@@ -137,10 +115,18 @@ pass_max:
     { ld64step $a4:5, $m15, $m3+=, $m9 ; f16v4max $a0:1, $a0:1, $a2:3 }
     f16v4max $a0:1, $a0:1, $a4:5
     brz $m10, max_done
-    MAX_TAIL 0
-    MAX_TAIL 1
-    MAX_TAIL 2
-    MAX_TAIL 3
+    shr $m0, $m10, 2
+.p2align 3
+    { rpt $m0, 1 ; fnop }
+    { ld64step $a2:3, $m15, $m3+=, 1 ; fnop }
+    { nop ; f16v4max $a0:1, $a0:1, $a2:3 }
+    and $m0, $m10, 3
+    brz $m0, max_done
+    ld64 $a4:5, $m15, $m3, 0
+    ld64 $a6:7, $m12, $m15, MASK
+    { ld64 $a2:3, $m12, $m15, FILL ; and64 $a4:5, $a4:5, $a6:7 }
+    or64 $a4:5, $a4:5, $a2:3
+    f16v4max $a0:1, $a0:1, $a4:5
 max_done:
     f16v4maxc $a0, $a0:1
     f16v2maxc $a0, $a0
@@ -158,10 +144,15 @@ pass_sum:
     SUM_QUAD 1
     SUM_QUAD $m9
     brz $m10, sum_done
-    SUM_TAIL 0
-    SUM_TAIL 1
-    SUM_TAIL 2
-    SUM_TAIL 3
+    shr $m0, $m10, 2
+.p2align 3
+    { rpt $m0, 8 ; fnop }
+    SUM_QUAD 1
+    and $m0, $m10, 3
+    brz $m0, sum_done
+    { ld64 $a4:5, $m15, $m3, 0 ; f32v4acc $a0:3 }
+    MASK_QUAD
+    EXP_QUAD
 sum_done:
     f32v4acc $a0:3
     f32v2gina $a0:1, $azeros, 0
@@ -181,30 +172,39 @@ pass_scale:
     SCALE_QUAD 1
     SCALE_QUAD $m9
     brz $m10, scale_done
-    SCALE_TAIL 0
-    SCALE_TAIL 1
-    SCALE_TAIL 2
-    SCALE_TAIL 3
+    shr $m0, $m10, 2
+.p2align 3
+    { rpt $m0, 12 ; fnop }
+    SCALE_QUAD 1
+    and $m0, $m10, 3
+    brz $m0, scale_zeros
+    ld64 $a4:5, $m15, $m3, 0
+    MASK_QUAD
+    EXP_QUAD
+    f32v2mul $a0:1, $a6:B, $a0:1
+    f32v2mul $a2:3, $a6:B, $a2:3
+    f32v4tof16 $a0:1, $a0:3
+    st64step $a0:1, $m15, $m4+=, 1
+scale_zeros:
+    sub $m0, 16, $m10
+    shr $m0, $m0, 2
+.p2align 3
+    { rpt $m0, 0 ; fnop }
+    { st64step $azeros, $m15, $m4+=, 1 ; fnop }
 scale_done:
     br $m11
 
-// $m10 columns of the tail panel -> its masks, when there is one; four -inf; accumulators 0.
-.macro PREPARE tail_done
+// Four -inf, accumulators 0, and the partial quad's masks when $m10 has one. Clobbers $m0.
+.macro PREPARE prepared
     setzi $m11, 0xfc00
     or $m11, $m11, 0xfc000000
     st32 $m11, $m12, $m15, 2 * NEG
     { st32 $m11, $m12, $m15, 2 * NEG + 1 ; setzi $a0, 8 }
-    uput $FP_CLR, $a0
-    brz $m10, \tail_done
+    { and $m0, $m10, 3 ; uput $FP_CLR, $a0 }
+    brz $m0, \prepared
     MASK_WORD 0
     MASK_WORD 1
-    MASK_WORD 2
-    MASK_WORD 3
-    MASK_WORD 4
-    MASK_WORD 5
-    MASK_WORD 6
-    MASK_WORD 7
-\tail_done:
+\prepared:
 .endm
 
 .p2align 3
