@@ -10,14 +10,15 @@
  *
  * Numbers: the dot product is the exact sum of its products, rounded to single, then added in
  * single. That is done for all units at once in double on precomputed coefficients (struct
- * coefs); when anything comes out infinite or NaN the same issue is redone unit by unit, with
- * flags, by the rules of fp.h. */
+ * coefs), wholly in vectors (fp_wide.h) when all engines take part; when anything comes out
+ * infinite or NaN the same issue is redone unit by unit, with flags, by the rules of fp.h. */
 #include "sim/exec.h"
 
 #include <stdlib.h>
 
 #include "sim/exec_imm.h"
 #include "sim/fp.h"
+#include "sim/fp_wide.h"
 
 #define UNITS 16
 #define SET_UNITS 8
@@ -67,6 +68,9 @@ static const struct coefs *coefs_get(struct tile *t, enum coef_form form)
 {
     struct coefs *w = t->coefs;
 
+    if (w != NULL && w->form == form && w->stale == 0) {
+        return w;
+    }
     if (w == NULL) {
         w = t->coefs = calloc(1, sizeof *w);
         if (w == NULL) {
@@ -134,42 +138,10 @@ static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNI
     return (bad[0] | bad[1] | bad[2] | bad[3]) == 0;
 }
 
-static bool dots4(const double (*w)[UNITS], const double *x, const uint32_t *base, uint32_t *out)
-{
-    return add_dots(w, x, 4, base, out);
-}
-
-static bool dots8(const double (*w)[UNITS], const double *x, const uint32_t *base, uint32_t *out)
-{
-    return add_dots(w, x, 8, base, out);
-}
-
-#if defined(__x86_64__)
-#define WIDE __attribute__((target("avx2")))
-
-static WIDE bool dots4_wide(const double (*w)[UNITS], const double *x, const uint32_t *base,
-    uint32_t *out)
-{
-    return add_dots(w, x, 4, base, out);
-}
-
-static WIDE bool dots8_wide(const double (*w)[UNITS], const double *x, const uint32_t *base,
-    uint32_t *out)
-{
-    return add_dots(w, x, 8, base, out);
-}
-#endif
-
 static bool dots(const struct issue *s, const struct coefs *w, uint32_t *out)
 {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) {
-        return s->lanes == 4 ? dots4_wide(w->lane[s->phase], s->x, s->base, out)
-                             : dots8_wide(w->lane[s->phase], s->x, s->base, out);
-    }
-#endif
-    return s->lanes == 4 ? dots4(w->lane[s->phase], s->x, s->base, out)
-                         : dots8(w->lane[s->phase], s->x, s->base, out);
+    return s->lanes == 4 ? add_dots(w->lane[s->phase], s->x, 4, s->base, out)
+                         : add_dots(w->lane[s->phase], s->x, 8, s->base, out);
 }
 
 /* One operand lane or coefficient lane with its flags. */
@@ -211,6 +183,7 @@ static void dots_flagged(struct fp *f, const struct tile *t, const struct issue 
 static enum coef_form issue_operand(struct issue *s, const struct context *c, const uint32_t *src)
 {
     enum coef_form xform = COEF_F16;
+    double factor;
 
     if (s->form == COEF_F16) {
         s->lanes = 4;
@@ -223,11 +196,12 @@ static enum coef_form issue_operand(struct issue *s, const struct context *c, co
     xform = (c->fp_nfmt & 2) != 0 ? COEF_F8_143 : COEF_F8_152;
     s->lanes = 8;
     s->scale = fp_scale(c);
+    factor = power_of_two(s->scale);
     for (int i = 0; i < 8; i++) {
         s->xbits[i] = src[i >> 2] >> 8 * (i & 3) & 0xFFu;
         s->x[i] = s->xbits[i] == FP_NAN8
                       ? (double)NAN
-                      : ldexp(f8_finite(s->xbits[i], xform == COEF_F8_143), s->scale);
+                      : f8_finite(s->xbits[i], xform == COEF_F8_143) * factor;
     }
     return xform;
 }
@@ -284,29 +258,82 @@ static void put_enabled(const struct issue *s, uint32_t *to, const uint32_t *fro
     }
 }
 
-static int amp_half(struct tile *t, struct context *c, const struct dec *d, enum partials kind,
-    bool is_f8, bool is_slic)
+static enum coef_form weights_form(const struct context *c, bool is_f8)
+{
+    if (!is_f8) {
+        return COEF_F16;
+    }
+    return (c->fp_nfmt & 1) != 0 ? COEF_F8_143 : COEF_F8_152;
+}
+
+/* Operand lanes of quarters, scaled; false when one is the error code. */
+static bool quarters_in(const struct context *c, const uint32_t *src, double x[8])
+{
+    bool is_143 = (c->fp_nfmt & 2) != 0;
+    double factor = power_of_two(fp_scale(c));
+
+    for (int i = 0; i < 8; i++) {
+        uint32_t code = src[i >> 2] >> 8 * (i & 3) & 0xFFu;
+        if (code == FP_NAN8) {
+            return false;
+        }
+        x[i] = f8_finite(code, is_143) * factor;
+    }
+    return true;
+}
+
+/* All engines, no special value: the whole issue at once. False: nothing was done. */
+static inline __attribute__((always_inline)) bool amp_at_once(struct tile *t, struct context *c,
+    const struct dec *d, enum partials kind, bool is_f8)
+{
+    const struct coefs *w = IMM_ENGINES(d) == 4 ? coefs_get(t, weights_form(c, is_f8)) : NULL;
+    struct wide_amp amp;
+    double x[8];
+    uint64_t out;
+
+    if (w == NULL || (is_f8 && !quarters_in(c, &RA2(B, 0), x))) {
+        return false;
+    }
+    amp.w = w->lane[IMM_PHASE(d)];
+    amp.x = is_f8 ? x : NULL;
+    amp.x_half = RA2(B, 0) | (uint64_t)RA2(B, 1) << 32;
+    amp.sets = kind == HALF4 ? 2 : 1;
+    amp.is_half = kind != SINGLE2;
+    amp.is_first = IMM_PHASE(d) == 0;
+    amp.partial = RA2(C, 0) | (kind == HALF2 ? 0 : (uint64_t)RA2(C, 1) << 32);
+    amp.even = c->even;
+    amp.odd = c->odd;
+    if (!wide_amp(&amp, &out)) {
+        return false;
+    }
+    WA2(A, 0) = (uint32_t)out;
+    if (kind != HALF2) {
+        WA2(A, 1) = (uint32_t)(out >> 32);
+    }
+    return true;
+}
+
+/* Any issue, unit by unit if need be. */
+static __attribute__((noinline)) int amp_half(struct tile *t, struct context *c,
+    const struct dec *d, enum partials kind, bool is_f8, bool is_slic)
 {
     struct fp f = fp_plain(c);
-    struct issue s = { .form = COEF_F16, .sets = kind == HALF4 ? 2 : 1,
+    struct issue s = { .form = weights_form(c, is_f8), .sets = kind == HALF4 ? 2 : 1,
         .enabled = 2 * IMM_ENGINES(d), .phase = is_slic ? IMM_WEIGHTS(d) : IMM_PHASE(d) };
-    bool is_first = !is_slic && IMM_PHASE(d) == 0;
+    bool is_first = is_slic || IMM_PHASE(d) == 0;
+    const uint32_t *from = is_first ? c->even : c->odd;
     uint32_t in[4], out[2] = { 0, 0 }, shifted[UNITS] = { 0 }, sums[UNITS] = { 0 };
-    const struct coefs *w;
+    const struct coefs *w = coefs_get(t, s.form);
     enum coef_form xform;
     int fault;
 
-    if (is_f8) {
-        s.form = (c->fp_nfmt & 1) != 0 ? COEF_F8_143 : COEF_F8_152;
-    }
-    w = coefs_get(t, s.form);
     if (w == NULL) {
         return ETYPE_MEMERR;
     }
     xform = issue_operand(&s, c, &RA2(B, 0));
     partials_in(&f, kind, &RA2(C, 0), in);
-    results_out(&f, kind, is_slic || is_first ? c->even : c->odd, out);
-    chain_in(&s, is_slic || is_first ? c->even : c->odd, in, shifted);
+    results_out(&f, kind, from, out);
+    chain_in(&s, from, in, shifted);
     s.base = is_slic ? shifted : is_first ? c->odd : c->even;
     if (!dots(&s, w, sums)) {
         dots_flagged(&f, t, &s, xform, sums);
@@ -329,6 +356,9 @@ static int amp_half(struct tile *t, struct context *c, const struct dec *d, enum
 #define AMP(id, kind, is_f8, is_slic)                       \
     EXEC(id)                                                \
     {                                                       \
+        if (!(is_slic) && amp_at_once(t, c, d, kind, is_f8)) { \
+            return EXEC_OK;                                 \
+        }                                                   \
         return amp_half(t, c, d, kind, is_f8, is_slic);     \
     }
 

@@ -79,8 +79,12 @@ static inline bool is_same_written(const struct dec *d, int x, int y)
 
 static inline void load_words(struct tile *t, uint32_t *ret, uint32_t addr, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        ret[i] = mem_load32(t, addr + 4 * i);
+    if (n == 1) {
+        ret[0] = mem_load32(t, addr);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i += 2) {
+        mem_load64(t, addr + 4 * i, ret + i);
     }
 }
 
@@ -166,11 +170,14 @@ static inline uint32_t element_of(uint32_t addr)
     return 13 + (addr - TARGET_REGION1) / (2 * TARGET_ELEMENT_BYTES) * 2 + (addr >> 3 & 1);
 }
 
-/* All accesses of one instruction: each valid, none meeting the fetch, no two in one element. */
-static inline int check_all(const struct context *c, const struct access *x, int n)
+/* All accesses of one instruction, two or three: each valid, none meeting the fetch, no two in one
+ * element. */
+static inline __attribute__((always_inline)) int check_all(const struct context *c,
+    const struct access *x, int n)
 {
     int fault = EXEC_OK;
 
+#pragma GCC unroll 3
     for (int i = 0; i < n; i++) {
         int f = mem_check(c, x[i].addr, x[i].size);
         if (f == ETYPE_INVALID_ADDR) {
@@ -178,12 +185,10 @@ static inline int check_all(const struct context *c, const struct access *x, int
         }
         fault |= f;
     }
-    for (int i = 0; i < n; i++) {
-        for (int j = i + 1; j < n; j++) {
-            if (element_of(x[i].addr) == element_of(x[j].addr)) {
-                fault = ETYPE_CONFLICT;
-            }
-        }
+    if (element_of(x[0].addr) == element_of(x[1].addr) ||
+        (n == 3 && (element_of(x[0].addr) == element_of(x[2].addr) ||
+                       element_of(x[1].addr) == element_of(x[2].addr)))) {
+        fault = ETYPE_CONFLICT;
     }
     return fault;
 }

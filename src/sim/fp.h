@@ -243,21 +243,29 @@ uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane);
 /* Value of a code other than 0x80; is_143 selects the format. Before any scaling. */
 static inline double f8_finite(uint32_t code, bool is_143)
 {
-    uint32_t mant_bits = is_143 ? 3 : 2;
-    uint32_t exponent = (code & 0x7Fu) >> mant_bits, mantissa = code & ((1u << mant_bits) - 1);
-    int bias = is_143 ? 8 : 16;
-    double v;
+    uint32_t magnitude = code & 0x7Fu, mant_bits = is_143 ? 3 : 2;
+    float v;
 
-    if (exponent == 0) {
-        v = ldexp((double)mantissa, 1 - bias - (int)mant_bits);
+    if (magnitude >> mant_bits == 0) { /* denormal: the last place is 2^-10 or 2^-17 */
+        v = (float)magnitude * (is_143 ? 0x1p-10f : 0x1p-17f);
     } else {
-        v = ldexp((double)(mantissa | 1u << mant_bits), (int)exponent - bias - (int)mant_bits);
+        v = bits_float(magnitude << (23 - mant_bits)) * (is_143 ? 0x1p119f : 0x1p111f);
     }
-    return (code & 0x80u) != 0 ? -v : v;
+    return (double)((code & 0x80u) != 0 ? -v : v);
 }
 
 /* v (already scaled) to a code. */
 uint32_t f8_out(struct fp *f, double v, bool is_143, int lane);
+
+/* 2^n for |n| < 1000. */
+static inline double power_of_two(int n)
+{
+    uint64_t bits = (uint64_t)(1023 + n) << 52;
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
 
 /* exec_acc.c: an accumulator as result; an infinity raises flags when it is read. */
 uint32_t acc_read_single(struct fp *f, uint32_t acc);

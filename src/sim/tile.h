@@ -215,6 +215,21 @@ static inline uint32_t mem_load32(struct tile *t, uint32_t addr)
     return p->words[i];
 }
 
+/* Two words at an address that is a multiple of 8. */
+static inline void mem_load64(struct tile *t, uint32_t addr, uint32_t *ret)
+{
+    const struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
+    uint32_t i = (addr >> 2) % PAGE_WORDS;
+
+    if (p->written == NULL) {
+        ret[0] = p->words[i];
+        ret[1] = p->words[i + 1];
+        return;
+    }
+    ret[0] = mem_load32(t, addr);
+    ret[1] = mem_load32(t, addr + 4);
+}
+
 /* False when memory for the page cannot be had. */
 static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value)
 {
