@@ -434,6 +434,9 @@ static void perform(struct runner *r, struct run_task *t)
         }
     }
     package_free(p);
+    if (result == -ERR_CANCELLED && !atomic_load(&t->is_cancelled) && t->err.code == 0) {
+        result = err_set(&err, ERR_DEVICE_ERROR, "the device was reset during the run");
+    }
     if (result == -ERR_CANCELLED && t->err.code != 0) {
         result = -t->err.code; /* on_output() ended the run for a reason of its own */
     } else if (result < 0) {
