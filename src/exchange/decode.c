@@ -56,7 +56,7 @@ static bool decode_stream(uint32_t w, struct row_step *s)
     return true;
 }
 
-bool row_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret)
+bool exchange_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret)
 {
     uint32_t w = words[0];
     *ret = (struct row_step){.words = 1};
@@ -147,13 +147,13 @@ static const char *add_step(struct row_decoded *d, struct arena *a, const struct
     return NULL;
 }
 
-int row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
+int exchange_row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
     struct err *err)
 {
     *ret = (struct row_decoded){0};
     for (uint32_t i = 0; i < row->word_count;) {
         struct row_step s;
-        if (!row_step_decode(&row->words[i], row->word_count - i, &s)) {
+        if (!exchange_step_decode(&row->words[i], row->word_count - i, &s)) {
             return err_set(err, ERR_SCHEDULE, "tile %u: word %u (%08x) is no exchange instruction",
                 row->tile.n, i, row->words[i]);
         }

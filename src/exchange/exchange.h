@@ -86,7 +86,9 @@ struct exchange_phase {
     uint32_t row_count;
     struct exchange_placed *placed;  /* by transfer */
     uint32_t horizon;                /* max over rows */
-    uint32_t lower_bound;            /* busiest endpoint (5.1) */
+    uint32_t lower_bound;            /* busiest endpoint (5.1): items alone */
+    uint32_t latency_bound;          /* no order is shorter: busiest endpoint with its latency, each
+                                      * transfer alone, chains of dependent ones */
     uint32_t max_row_bytes;
     uint64_t total_row_bytes;
     uint32_t *order;                 /* order of placement; address-free, can be given again */

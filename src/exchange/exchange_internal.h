@@ -123,7 +123,7 @@ int32_t leg_tail(const struct problem *p, const struct shape *s);
 
 /* encode.c: words of one row, rule 3.5. Returns false when a pair of controls cannot be aligned.
  * ret may be NULL: a trial. */
-bool row_encode(const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret);
+bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret);
 
 /* lanes.c */
 int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset);
@@ -134,7 +134,7 @@ void lanes_reset(struct problem *p);
 
 /* schedule.c */
 int32_t dependency_start(const struct problem *p, uint32_t t); /* predecessors are placed */
-int32_t settle(const struct problem *p, uint32_t t, int32_t from); /* least legal offset */
+int32_t lane_settle(const struct problem *p, uint32_t t, int32_t from); /* least legal offset */
 int32_t lanes_horizon(const struct problem *p);
 
 /* order.c: a good order of placement; leaves the lanes in any state. */
@@ -176,8 +176,8 @@ struct row_decoded {
 };
 
 /* Returns false when the words are no instruction of 3.1. */
-bool row_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret);
-int row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
+bool exchange_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret);
+int exchange_row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
     struct err *err);
 
 #endif

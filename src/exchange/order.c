@@ -102,7 +102,7 @@ static uint32_t pressure_of(const struct greedy *g, const struct shape *s)
 static struct entry make_entry(struct greedy *g, uint32_t t)
 {
     const struct shape *s = &g->p->shapes[t];
-    g->offset[t] = settle(g->p, t, g->offset[t]);
+    g->offset[t] = lane_settle(g->p, t, g->offset[t]);
     g->keyed_at[t] = g->inserted;
     uint32_t pressure = pressure_of(g, s);
     int64_t start = (int64_t)g->offset[t] * 16;

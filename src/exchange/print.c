@@ -60,7 +60,7 @@ static void print_row(const struct exchange_row *row, FILE *out)
     int32_t now = 0;
     for (uint32_t i = 0; i < row->word_count;) {
         struct row_step s;
-        if (!row_step_decode(&row->words[i], row->word_count - i, &s)) {
+        if (!exchange_step_decode(&row->words[i], row->word_count - i, &s)) {
             fprintf(out, "  %6d  %08" PRIx32 " unknown\n", now, row->words[i]);
             return;
         }

@@ -66,7 +66,7 @@ int32_t dependency_start(const struct problem *p, uint32_t t)
     return start;
 }
 
-int32_t settle(const struct problem *p, uint32_t t, int32_t o)
+int32_t lane_settle(const struct problem *p, uint32_t t, int32_t o)
 {
     for (;;) {
         o = lane_search(p, t, o);
@@ -147,7 +147,7 @@ static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
         const struct shape *s = &p->shapes[t];
         bool only_lends = touched[i] == s->partner && s->partner != s->lane &&
             leg_on(p, t, s->partner) == NULL;
-        fits = only_lends || row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
+        fits = only_lends || exchange_row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
     }
     for (uint32_t i = 0; i < n && !fits; i++) {
         lane_restore(&p->lanes[touched[i]], &copies[i]);
@@ -158,13 +158,13 @@ static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
 
 static void place_transfer(struct problem *p, uint32_t t, int32_t from)
 {
-    int32_t o = settle(p, t, from);
+    int32_t o = lane_settle(p, t, from);
     if (!p->try_rows) {
         lane_insert(p, t, o);
         return;
     }
     while (!insert_if_encodable(p, t, o)) {
-        o = settle(p, t, o + 1);
+        o = lane_settle(p, t, o + 1);
     }
 }
 
@@ -297,6 +297,48 @@ static uint32_t busiest_endpoint(const struct problem *p)
     return most;
 }
 
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What each transfer needs when nothing but its predecessors is in its way, and what each lane
+ * needs when it is never idle after its earliest start. Uses `placed` as scratch: list order is
+ * an order of the dependencies. */
+static int32_t latency_bound(struct problem *p)
+{
+    int32_t bound = 0;
+    int32_t *first_send = ARENA_ARRAY(p->a, int32_t, p->lane_count);
+    int32_t *first_arrival = ARENA_ARRAY(p->a, int32_t, p->lane_count);
+    memset(first_send, 0x7F, p->lane_count * sizeof *first_send);
+    memset(first_arrival, 0x7F, p->lane_count * sizeof *first_arrival);
+    for (uint32_t t = 0; t < p->count; t++) {
+        const struct shape *s = &p->shapes[t];
+        int32_t o = dependency_start(p, t);
+        int32_t start = o + s->send_start;
+        p->placed[t] = (struct exchange_placed){(uint32_t)o, start, start + s->items,
+            o + s->send_length};
+        first_send[s->lane] = start < first_send[s->lane] ? start : first_send[s->lane];
+        bound = larger(bound, o + s->send_length);
+        for (uint32_t i = 0; i < s->leg_count; i++) {
+            const struct leg *g = &p->legs[s->first_leg + i];
+            int32_t at = o + g->arrival;
+            first_arrival[g->lane] = at < first_arrival[g->lane] ? at : first_arrival[g->lane];
+            bound = larger(bound, at + s->items + ROW_TAIL);
+        }
+    }
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        const struct lane *l = &p->lanes[i];
+        if (l->receive_left > 0) {
+            bound = larger(bound, first_arrival[i] + (int32_t)l->receive_left + ROW_TAIL);
+        }
+        if (first_send[i] < MAX_EVENTS) {
+            bound = larger(bound, first_send[i] + (int32_t)l->send_left);
+        }
+    }
+    return bound;
+}
+
 /* ---- placement ---------------------------------------------------------------------------- */
 
 static int check_order(const struct problem *p, const uint32_t *order, struct err *err)
@@ -335,7 +377,7 @@ static void place_in_order(struct problem *p, const uint32_t *order)
 static bool all_encodable(const struct problem *p)
 {
     for (uint32_t i = 0; i < p->lane_count; i++) {
-        if (!row_encode(&p->lanes[i], p->options->plain, NULL, NULL)) {
+        if (!exchange_row_encode(&p->lanes[i], p->options->plain, NULL, NULL)) {
             return false;
         }
     }
@@ -368,7 +410,7 @@ static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *
     ret->rows = ARENA_ARRAY(p->a, struct exchange_row, p->lane_count);
     for (uint32_t i = 0; i < p->lane_count; i++) {
         struct exchange_row *row = &ret->rows[i];
-        if (!row_encode(&p->lanes[i], p->options->plain, p->a, row)) {
+        if (!exchange_row_encode(&p->lanes[i], p->options->plain, p->a, row)) {
             return err_set(err, ERR_SCHEDULE, "row of tile %u cannot be aligned",
                 target_logical(p->lanes[i].tile).n);
         }
@@ -399,6 +441,7 @@ static int schedule_one(struct problem *p, bool all_paired, struct exchange_phas
     }
     *ret = (struct exchange_phase){.lower_bound = busiest_endpoint(p)};
     index_dependencies(p);
+    ret->latency_bound = (uint32_t)latency_bound(p);
     if (p->options->switch_count > 0) {
         p->switches = arena_memdup(p->a, p->options->switches,
             p->options->switch_count * sizeof *p->options->switches);

@@ -171,7 +171,7 @@ static void read_rows(struct verifier *v)
         t->incoming_base = row->incoming_base;
         t->row_horizon = row->horizon;
         struct err err = {0};
-        if (row_decode(row, v->a, &t->row, &err) != 0) {
+        if (exchange_row_decode(row, v->a, &t->row, &err) != 0) {
             fault(v, "%s", err.text);
         } else if ((uint32_t)t->row.horizon != row->horizon) {
             fault(v, "tile %u: row takes %d events, not %u", row->tile.n, t->row.horizon,
@@ -187,6 +187,25 @@ static void read_rows(struct verifier *v)
             fault(v, "tile %u %s", logical(n),
                 v->tiles[n].has_row ? "has a row but no part in the phase" : "has no row");
         }
+    }
+}
+
+/* Formats are 0, 1 and 2, and the next row begins with 0. */
+static void check_formats(struct verifier *v, uint32_t n)
+{
+    const struct tile_view *t = &v->tiles[n];
+    uint32_t format = 0;
+    for (size_t i = 0; i < t->row.writes.len; i++) {
+        const struct row_write *w = &t->row.writes.data[i];
+        if (w->kind == CONTROL_FORMAT) {
+            format = w->value;
+            if (format > 2) {
+                fault(v, "tile %u: format %u at event %d", logical(n), format, w->event);
+            }
+        }
+    }
+    if (format != 0) {
+        fault(v, "tile %u: the row ends with format %u", logical(n), format);
     }
 }
 
@@ -582,6 +601,7 @@ int exchange_verify_phase(const struct exchange_transfer *transfers, uint32_t co
     }
     for (uint32_t n = 0; n < TARGET_TILES; n++) {
         sort_selects(&v, n);
+        check_formats(&v, n);
         check_sends(&v, n);
         check_receives(&v, n);
         if (!phase->ignore_elements) {
