@@ -1,0 +1,99 @@
+/* Differential test: seeded random graphs, compiled and run on the simulator, against the float
+ * reference. A failing seed is printed with the command that replays it.
+ *
+ *   diff [--count N] [--seed FIRST] [--threads N] [--print]
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../support/pipeline.h"
+#include "../support/random_graph.h"
+
+static const uint32_t tile_choices[] = {4, 8, 16, 23, 32, 64};
+
+struct totals {
+    uint64_t passed, failed;
+    double largest_use;
+    uint64_t largest_seed;
+};
+
+static void run_seed(uint64_t seed, const char *folder, int threads, int print, struct totals *t)
+{
+    char *model = random_graph_json(seed);
+    if (model == NULL) {
+        printf("seed %llu: out of memory\n", (unsigned long long)seed);
+        t->failed++;
+        return;
+    }
+    struct pipeline_options options = {
+        .tiles = tile_choices[seed % (sizeof tile_choices / sizeof tile_choices[0])],
+        .seed = seed, .runs = 1 + seed % 2, .folder = folder, .sim = {.threads = threads}};
+    struct pipeline_result result;
+    struct err err = {0};
+    if (print) {
+        printf("%s\n", model);
+    }
+    int r = pipeline_run(model, &options, &result, &err);
+    free(model);
+    if (r == 0 && result.pass) {
+        t->passed++;
+        double use = result.worst.tolerance > 0 ? result.worst.max_abs_error / result.worst.tolerance : 0;
+        if (use > t->largest_use) {
+            t->largest_use = use;
+            t->largest_seed = seed;
+        }
+        if (print) {
+            printf("seed %llu: error %.3g of tolerance %.3g, %llu cycles\n", (unsigned long long)seed,
+                result.worst.max_abs_error, result.worst.tolerance,
+                (unsigned long long)result.cycles);
+        }
+        return;
+    }
+    t->failed++;
+    if (r < 0) {
+        printf("seed %llu, %u tiles: %s: %s %s\n", (unsigned long long)seed, options.tiles,
+            err_name(r), err.text, err.where);
+    } else {
+        printf("seed %llu, %u tiles: output %u element %llu: got %.9g, expected %.9g, tolerance %.3g\n",
+            (unsigned long long)seed, options.tiles, result.worst_output,
+            (unsigned long long)result.worst.worst_index, result.worst.got, result.worst.expected,
+            result.worst.tolerance);
+    }
+    printf("  replay: diff --seed %llu --count 1 --print\n", (unsigned long long)seed);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t count = 20, seed = 1;
+    int threads = 0, print = 0, c;
+    static const struct option options[] = {{"count", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
+        {"print", no_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (c) {
+        case 'n': count = strtoull(optarg, NULL, 10); break;
+        case 's': seed = strtoull(optarg, NULL, 10); break;
+        case 't': threads = atoi(optarg); break;
+        case 'p': print = 1; break;
+        default: return 2;
+        }
+    }
+    char folder[] = "/tmp/ipud-diff-XXXXXX";
+    if (mkdtemp(folder) == NULL) {
+        perror("mkdtemp");
+        return 2;
+    }
+    struct totals t = {0};
+    for (uint64_t i = 0; i < count; i++) {
+        run_seed(seed + i, folder, threads, print, &t);
+        fflush(stdout);
+    }
+    rmdir(folder);
+    printf("largest share of a tolerance: %.3f (seed %llu)\n", t.largest_use,
+        (unsigned long long)t.largest_seed);
+    printf("%llu passed, %llu failed\n", (unsigned long long)t.passed, (unsigned long long)t.failed);
+    return t.failed == 0 ? 0 : 1;
+}
