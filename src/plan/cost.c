@@ -88,8 +88,7 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
         f.region1 += 64 * rows * (panels + (g->k - 1) * share);
         result = 32 * rows * share;
     }
-    /* What is gathered still lies in its home block as well: at most once more over all tiles. */
-    f.transient = 2 * x + result + f.region1;
+    f.transient = x + result + f.region1;
     f.largest = x > result ? x : result;
     return f;
 }

@@ -129,6 +129,9 @@ static uint64_t draft_kind(const struct search *q, uint32_t step, const struct d
 {
     const struct plan_step *s = &q->plan->steps[step];
     uint64_t h = 0;
+    if (step + 1 == q->plan->step_count) { /* finalists may differ in the last step alone */
+        h = mix(mix(mix(h, d->c.m), d->c.n), d->c.k);
+    }
     for (uint32_t i = 0; i < q->plan->matrix_count; i++) {
         const struct plan_dist *dist = d->from->dist[i];
         if (i == s->out) {
@@ -143,24 +146,29 @@ static uint64_t draft_kind(const struct search *q, uint32_t step, const struct d
     return h;
 }
 
-/* Puts a draft among the next states: the cheapest of its kind, at most `next_cap` kinds. */
+/* Puts a draft among the next states, which are sorted by cost: the cheapest PLAN_PER_KIND of its
+ * kind, at most `next_cap` in all. */
 static void offer(struct search *q, struct draft *list, uint32_t step, struct draft d)
 {
     d.kind = draft_kind(q, step, &d);
-    uint32_t at = q->next_count;
-    for (uint32_t i = 0; i < q->next_count; i++) {
+    uint32_t same = 0, at = q->next_count;
+    for (uint32_t i = 0; i < q->next_count && same < PLAN_PER_KIND; i++) {
         if (list[i].kind == d.kind) {
-            at = i;
+            if (list[i].from == d.from && list[i].c.m == d.c.m && list[i].c.n == d.c.n &&
+                list[i].c.k == d.c.k) {
+                return; /* the same choice met twice */
+            }
+            same++;
+            at = i; /* the dearest of the kind once they are all counted */
         }
     }
-    if (at == q->next_count) {
-        if (q->next_count < q->next_cap) {
-            q->next_count++;
-        } else if (list[--at].cost <= d.cost) {
+    if (same < PLAN_PER_KIND && q->next_count < q->next_cap) {
+        at = q->next_count++;
+    } else {
+        at = same < PLAN_PER_KIND ? q->next_count - 1 : at;
+        if (list[at].cost <= d.cost) {
             return;
         }
-    } else if (list[at].cost <= d.cost) {
-        return;
     }
     while (at > 0 && list[at - 1].cost > d.cost) {
         list[at] = list[at - 1];
@@ -194,6 +202,10 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
         const struct grid *g = &menu[i];
         struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k}};
         d.bytes = cost_gemm_bytes(s, g);
+        if (source != NULL) { /* its home blocks live beside what is gathered from them */
+            d.bytes.transient += 32ull * cost_ceil(s->rows, source->m) *
+                cost_ceil(s->groups, source->n);
+        }
         if (!fits(q, s, &d)) {
             continue;
         }
@@ -248,7 +260,8 @@ static void extend_one(struct search *q, struct draft *list, uint32_t step,
         avail = level > avail ? level : avail;
     }
     uint64_t block = 32ull * rows * panels;
-    d.bytes = (struct footprint){.transient = 3 * block + 256, .largest = block};
+    uint32_t blocks = 2 + (s->in[1] != PLAN_NONE && s->in[1] != s->in[0] ? 1 : 0) + (moved > 0);
+    d.bytes = (struct footprint){.transient = blocks * block + 256, .largest = block};
     if (s->in[1] != PLAN_NONE && matrix(q, s->in[1])->kind == PLAN_CONSTANT) {
         d.bytes.resident = block;
     }

@@ -16,7 +16,7 @@
  *        8 └─────┴─────┘
  *
  * Search: steps in order, a set of partial plans; a partial plan is characterised by the
- * distributions of matrices still needed, the cheapest of each kind survives, and the width is
+ * distributions of matrices still needed, the cheapest of each kind survive, and the width is
  * bounded: for a chain of steps this is an exact dynamic programme over the menu. It ends because
  * the menu of each step is finite and cut to PLAN_MENU entries.
  *
@@ -40,7 +40,8 @@
 #define PLAN_MAX_FINALISTS 4
 #define PLAN_MAX_ROWS      65536u  /* rows of one matrix */
 #define PLAN_MAX_COLUMNS   65536u
-#define PLAN_BEAM          24      /* partial plans kept after a step */
+#define PLAN_BEAM          32      /* partial plans kept after a step */
+#define PLAN_PER_KIND      2       /* of one kind: the cheapest, and others as finalists */
 #define PLAN_MENU          40      /* grids tried for a GEMM */
 #define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
 #define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */

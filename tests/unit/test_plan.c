@@ -1,0 +1,189 @@
+/* Fusion, distributions and search of the planner; and that its verifier sees faults. */
+#include <check.h>
+
+#include "dense_net.h"
+#include "plan/plan.h"
+
+static struct arena arena;
+
+static void setup(void)
+{
+    arena_init(&arena, 128u << 20);
+}
+
+static void teardown(void)
+{
+    arena_done(&arena);
+}
+
+static const struct plan_set *plan_of(const struct graph *g, uint32_t tiles)
+{
+    struct plan_set *set = NULL;
+    struct err err = {0};
+    int rc = plan_build(g, tiles, 100, &arena, &set, &err);
+    ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
+    ck_assert_uint_ge(set->count, 1);
+    for (uint32_t i = 0; i < set->count; i++) {
+        rc = plan_verify(&set->finalists[i], &err);
+        ck_assert_msg(rc == 0, "%s", err.text);
+        ck_assert(i == 0 ||
+            set->finalists[i - 1].estimated_cycles <= set->finalists[i].estimated_cycles);
+    }
+    return set;
+}
+
+START_TEST(test_fuse_gemm)
+{
+    const int64_t widths[] = {64, 32, 10};
+    const struct plan *p = &plan_of(net_mlp(&arena, 8, widths, 3), 4)->finalists[0];
+    ck_assert_uint_eq(p->step_count, 3);
+    ck_assert_int_eq(p->steps[0].kind, PLAN_GEMM);
+    ck_assert_int_eq(p->steps[0].act, ACT_RELU);
+    ck_assert_uint_ne(p->steps[0].row.n, NO_VALUE.n);
+    ck_assert_int_eq(p->steps[1].kind, PLAN_GEMM);
+    ck_assert(p->steps[1].is_transposed);
+    ck_assert_int_eq(p->steps[2].kind, PLAN_SOFTMAX);
+}
+END_TEST
+
+/* MatMul + Add of a row + activation join; a value read twice, or that is an output, does not. */
+START_TEST(test_fuse_add)
+{
+    struct net n = net_new(&arena);
+    struct value_id x = net_input(&n, 4, 32);
+    struct value_id row = net_param(&n, (struct shape){.rank = 1, .dim = {48}});
+    struct value_id w = net_param(&n, net_shape(32, 48));
+    struct value_id y = net_node(&n, GRAPH_OP_MatMul, x, w, NO_VALUE, NULL, 0);
+    y = net_node(&n, GRAPH_OP_Add, row, y, NO_VALUE, NULL, 0);
+    struct value_id t = net_op(&n, GRAPH_OP_Tanh, y);
+    const struct plan *p = &plan_of(net_finish(&n, &t, 1), 4)->finalists[0];
+    ck_assert_uint_eq(p->step_count, 1);
+    ck_assert_int_eq(p->steps[0].act, ACT_TANH);
+
+    n = net_new(&arena);
+    x = net_input(&n, 4, 32);
+    y = net_gemm(&n, x, 32, 48, false, true);
+    struct value_id both[2] = {net_op(&n, GRAPH_OP_Relu, y), y};
+    p = &plan_of(net_finish(&n, both, 2), 4)->finalists[0];
+    ck_assert_uint_eq(p->step_count, 2);
+    ck_assert_int_eq(p->steps[0].act, ACT_NONE);
+    ck_assert_int_eq(p->steps[1].kind, PLAN_UNARY);
+}
+END_TEST
+
+START_TEST(test_grids)
+{
+    static const uint32_t tiles[] = {1, 2, 7, 64, 1000, 1472};
+    const int64_t widths[] = {300, 500, 100};
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        const struct plan_set *set = plan_of(net_mlp(&arena, 33, widths, 3), tiles[i]);
+        ck_assert_uint_le(set->finalists[0].active_tiles, tiles[i]);
+        ck_assert_uint_gt(set->candidates, 0);
+    }
+    /* More tiles are never estimated slower: the menu of fewer is part of theirs. */
+    uint64_t one = plan_of(net_mlp(&arena, 33, widths, 3), 1)->finalists[0].estimated_cycles;
+    uint64_t many = plan_of(net_mlp(&arena, 33, widths, 3), 64)->finalists[0].estimated_cycles;
+    ck_assert_uint_lt(many, one);
+}
+END_TEST
+
+START_TEST(test_reduce_shares)
+{
+    const uint32_t bound[] = {0, 5, 7};
+    struct plan_step s = {.n = 2, .k = 3, .panel_bound = bound};
+    for (uint32_t j = 0; j < 2; j++) {
+        uint32_t at = bound[j], first, last;
+        for (uint32_t kk = 0; kk < s.k; kk++) {
+            plan_reduce_share(&s, j, kk, &first, &last);
+            ck_assert_uint_eq(first, at);
+            at = last;
+        }
+        ck_assert_uint_eq(at, bound[j + 1]);
+    }
+}
+END_TEST
+
+/* Damaged plans are refused, each for its own reason. */
+START_TEST(test_verify)
+{
+    const int64_t widths[] = {64, 64, 64};
+    for (int fault = 0; fault < 5; fault++) {
+        struct plan p = plan_of(net_mlp(&arena, 8, widths, 3), 16)->finalists[0];
+        struct plan_dist d = *p.steps[0].dist;
+        uint32_t *rows = arena_memdup(&arena, d.row_bound, sizeof *rows * (d.m + 1));
+        uint16_t *tile = arena_memdup(&arena, d.tile, sizeof *tile * d.m * d.n);
+        d.row_bound = rows;
+        d.tile = tile;
+        p.steps[0].dist = &d;
+        p.matrices[p.steps[0].out].dist = &d;
+        struct err err = {0};
+        ck_assert_int_eq(plan_verify(&p, &err), 0);
+        switch (fault) {
+        case 0:
+            rows[d.m]--;
+            break;
+        case 1:
+            tile[0] = 16;
+            break;
+        case 2:
+            p.matrices[p.steps[0].out].step = 1;
+            break;
+        case 3:
+            p.steps[0].m = 17;
+            break;
+        default:
+            p.steps[0].rows++;
+            break;
+        }
+        ck_assert_int_eq(plan_verify(&p, &err), -ERR_INTERNAL);
+        ck_assert_str_ne(err.text, "");
+    }
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+    struct err err = {0};
+    struct plan_set *set;
+    struct net n = net_new(&arena);
+    struct value_id x = net_input(&n, 4, 32);
+    struct value_id y = net_node(&n, GRAPH_OP_MatMul, x, net_input(&n, 32, 8), NO_VALUE, NULL, 0);
+    int rc = plan_build(net_finish(&n, &y, 1), 4, 100, &arena, &set, &err);
+    ck_assert_int_eq(rc, -ERR_UNSUPPORTED_OP);
+    ck_assert_ptr_nonnull(strstr(err.where, "/nodes/"));
+
+    n = net_new(&arena);
+    struct shape s = net_shape(4, 8);
+    x = graph_add_input(n.b, "x", DTYPE_FLOAT, &s, NULL);
+    y = net_op(&n, GRAPH_OP_Relu, x);
+    memset(&err, 0, sizeof err);
+    rc = plan_build(net_finish(&n, &y, 1), 4, 100, &arena, &set, &err);
+    ck_assert_int_eq(rc, -ERR_DTYPE);
+
+    const int64_t widths[] = {4096, 4096, 10};
+    memset(&err, 0, sizeof err);
+    rc = plan_build(net_mlp(&arena, 1, widths, 3), 8, 100, &arena, &set, &err);
+    ck_assert_int_eq(rc, -ERR_DOES_NOT_FIT);
+    ck_assert_ptr_nonnull(strstr(err.text, "4096 inner"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("plan");
+    TCase *tc = tcase_create("plan");
+    tcase_set_timeout(tc, 120);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, test_fuse_gemm);
+    tcase_add_test(tc, test_fuse_add);
+    tcase_add_test(tc, test_grids);
+    tcase_add_test(tc, test_reduce_shares);
+    tcase_add_test(tc, test_verify);
+    tcase_add_test(tc, test_refused);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
