@@ -242,6 +242,14 @@ void worker_activate(struct tile *t, struct context *c, uint64_t from)
     slot_take(t, c, from);
 }
 
+void worker_retire(struct tile *t, struct context *c)
+{
+    c->state = 0;
+    if ((t->running >> c->index & 1) != 0) {
+        slot_release(t, c, t->now);
+    }
+}
+
 /* A worker has exited at `cycle`: its slot comes back later. */
 static void worker_exit(struct tile *t, struct context *c, uint64_t cycle)
 {
@@ -474,7 +482,14 @@ uint64_t tile_cycle(const struct tile *t)
 {
     uint64_t next = sup_next(t);
 
-    return next == TILE_NEVER ? t->sup_ready : next;
+    if (next != TILE_NEVER) {
+        return next;
+    }
+    /* Waiting for its workers, or stopped: not before what they have reached. */
+    if ((t->wait == SUP_LOCAL || t->ctx[0].state != 1) && t->now > t->sup_ready) {
+        return t->now;
+    }
+    return t->sup_ready;
 }
 
 void tile_resume(struct tile *t, uint64_t cycle)

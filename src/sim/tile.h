@@ -195,6 +195,8 @@ void cwei_clear(struct tile *t);
 int step_group(struct tile *t, struct context *c, uint8_t *ret_latency);
 /* Makes a worker active at its pc, registers untouched; first issue at or after `from`. */
 void worker_activate(struct tile *t, struct context *c, uint64_t from);
+/* Ends a worker at once, without the time an exit takes (stepping by hand). */
+void worker_retire(struct tile *t, struct context *c);
 /* Gives worker w a slot; its first issue is at or after `from`. */
 void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint64_t from);
 

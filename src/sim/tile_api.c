@@ -225,7 +225,7 @@ void sim_tile_step(struct sim_tile *s, int context, uint64_t groups, struct sim_
         describe(t, context, SIM_STOP_EXCEPTION, ret);
     } else {
         if (r == EXEC_EXIT) {
-            c->state = 0;
+            worker_retire(t, c);
         }
         describe(t, context, SIM_STOP_IDLE, ret);
     }

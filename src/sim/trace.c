@@ -14,34 +14,61 @@ static uint32_t word_at(const struct tile *t, uint32_t addr)
     return t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES].words[(addr >> 2) % PAGE_WORDS];
 }
 
-static bool print_word(const struct tile *t, const struct context *c, uint32_t addr,
-    const char *before)
+/* Appends to a line; what does not fit is cut. */
+static size_t append(char *line, size_t used, size_t size, const char *a, const char *b)
 {
-    char text[96];
+    int n = snprintf(line + used, size - used, "%s%s", a, b);
+
+    used += n < 0 ? 0 : (size_t)n;
+    return used < size ? used : size - 1;
+}
+
+/* The word at addr as text; true when it is the first half of a bundle. */
+static bool word_text(const struct tile *t, const struct context *c, uint32_t addr, char *ret,
+    size_t size)
+{
     struct insn insn;
     uint32_t word = word_at(t, addr);
 
     if (!isa_decode(word, c->index == 0 ? ISA_SUPERVISOR : ISA_WORKER, &insn)) {
-        fprintf(t->trace, "%s.long 0x%08x", before, word);
+        snprintf(ret, size, ".long 0x%08x", word);
         return false;
     }
-    isa_print(&insn, text, sizeof text);
-    fprintf(t->trace, "%s%s", before, text);
+    isa_print(&insn, ret, size);
     return insn.coissue;
 }
 
+static size_t line_head(const struct tile *t, const struct context *c, char *line, size_t size)
+{
+    char head[64];
+
+    snprintf(head, sizeof head, "%llu %u %d 0x%05x  ", (unsigned long long)t->now, t->physical,
+        c->index, c->pc);
+    return append(line, 0, size, head, "");
+}
+
+/* A line goes out in one call, so that lines of tiles on several threads do not mix. */
 void trace_group(struct tile *t, const struct context *c)
 {
-    fprintf(t->trace, "%llu %u %d 0x%05x", (unsigned long long)t->now, t->physical, c->index,
-        c->pc);
-    if (print_word(t, c, c->pc, "  ")) {
-        print_word(t, c, c->pc + 4, " | ");
+    char line[320], text[96];
+    size_t n = line_head(t, c, line, sizeof line);
+    bool is_bundle = word_text(t, c, c->pc, text, sizeof text);
+
+    n = append(line, n, sizeof line, text, "");
+    if (is_bundle) {
+        word_text(t, c, c->pc + 4, text, sizeof text);
+        n = append(line, n, sizeof line, " | ", text);
     }
-    fputc('\n', t->trace);
+    append(line, n, sizeof line, "\n", "");
+    fputs(line, t->trace);
 }
 
 void trace_fault(struct tile *t, const struct context *c)
 {
-    fprintf(t->trace, "%llu %u %d 0x%05x  exception %s\n", (unsigned long long)t->now, t->physical,
-        c->index, c->pc, fault_name(c->etype));
+    char line[128];
+    size_t n = line_head(t, c, line, sizeof line);
+
+    n = append(line, n, sizeof line, "exception ", fault_name(c->etype));
+    append(line, n, sizeof line, "\n", "");
+    fputs(line, t->trace);
 }

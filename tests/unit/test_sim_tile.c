@@ -8,14 +8,23 @@
 
 #include "isa/isa.h"
 #include "sim/sim.h"
+#include "sim/fp.h"
+#include "sim/fp_wide.h"
 #include "sim/sim_internal.h"
 
 #define SUP  0x4C000u /* supervisor code: element 0 */
 #define WORK 0x50000u /* worker code: element 1 */
 #define DATA 0x80000u /* region 1 */
 
-enum { RBRK = 1, PBRK0 = 2, PBRK1, FP = 5, CONFLICT, INVALID_ADDR = 8, INVALID_OP, INVALID_PC,
-    INVALID_INSTR = 12 };
+#define RBRK          ETYPE_RBRK
+#define PBRK0         ETYPE_PBRK0
+#define PBRK1         ETYPE_PBRK1
+#define FP            ETYPE_FP
+#define CONFLICT      ETYPE_CONFLICT
+#define INVALID_ADDR  ETYPE_INVALID_ADDR
+#define INVALID_OP    ETYPE_INVALID_OP
+#define INVALID_PC    ETYPE_INVALID_PC
+#define INVALID_INSTR ETYPE_INVALID_INSTR
 
 static struct sim_tile *tile_of(bool poison)
 {
@@ -668,6 +677,28 @@ static void put_text(struct tile *t, uint32_t addr, const char *text)
     tile_mem_store(t, addr, encode(text, ISA_SUPERVISOR, false));
 }
 
+START_TEST(trace_shows_groups_and_faults)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    struct sim_options options = { .trace = out, .trace_tile = -1 };
+    struct sim_tile *t = sim_tile_new(&options);
+    struct sim_stopped stop;
+
+    ck_assert_ptr_nonnull(t);
+    WORKER(t, WORK, "setzi $m0, 3 ; setzi $a1, 4", "trap 1");
+    stop = run_from(t, 2, WORK, 100);
+    ck_assert_int_eq(stop.etype, PBRK1);
+    sim_tile_free(t);
+    fclose(out);
+    ck_assert_str_eq(text, "0 0 2 0x50000  setzi $m0, 3 | setzi $a1, 4\n"
+                           "6 0 2 0x50008  trap 1\n"
+                           "6 0 2 0x50008  exception PBRK1\n");
+    free(text);
+}
+END_TEST
+
 START_TEST(chip_events)
 {
     struct tile *t = tile_new(77, NULL);
@@ -752,6 +783,144 @@ START_TEST(bad_requests_are_refused)
 }
 END_TEST
 
+/* ---- whole vectors against single lanes (needs a processor that has them, else nothing) ------ */
+
+static uint32_t next_random(uint64_t *s)
+{
+    *s = *s * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*s >> 32);
+}
+
+static double lane_result(struct fp *f, enum wide_op op, uint32_t x, uint32_t y)
+{
+    double a = f16_in(f, x), b = f16_in(f, y);
+
+    return op == WIDE_ADD ? a + b : op == WIDE_SUB ? a - b : a * b;
+}
+
+START_TEST(wide_halves_equal_lanes)
+{
+    uint64_t seed = 1, fast = 0;
+
+    for (uint32_t n = 0; n < 600000; n++) {
+        uint64_t x = (uint64_t)next_random(&seed) << 32 | next_random(&seed), y, r;
+        enum wide_op op = (enum wide_op)(n % 3);
+        struct fp f = { 0 };
+        uint64_t want = 0;
+
+        y = (uint64_t)next_random(&seed) << 32 | next_random(&seed);
+        for (int i = 0; i < 4; i++) {
+            uint64_t h = f16_nearest(&f, lane_result(&f, op, (uint32_t)(x >> 16 * i) & 0xFFFF,
+                                             (uint32_t)(y >> 16 * i) & 0xFFFF));
+            want |= h << 16 * i;
+        }
+        if (wide_half(op, x, y, &r)) {
+            fast++;
+            ck_assert_uint_eq(f.flags, 0);
+            ck_assert_uint_eq(r, want);
+        }
+    }
+    ck_assert(fast == 0 || fast > 300000);
+}
+END_TEST
+
+START_TEST(wide_dots_equal_lanes)
+{
+    uint64_t seed = 7, fast = 0;
+
+    for (uint32_t n = 0; n < 100000; n++) {
+        uint64_t x = (uint64_t)next_random(&seed) << 32 | next_random(&seed);
+        uint64_t y = (uint64_t)next_random(&seed) << 32 | next_random(&seed);
+        uint32_t acc[2] = { next_random(&seed), next_random(&seed) }, want[2];
+        struct fp f = { 0 };
+
+        for (int i = 0; i < 2; i++) {
+            double sum = 0;
+            for (int j = 0; j < 2; j++) {
+                int s = 16 * (2 * i + j);
+                sum += f16_in(&f, (uint32_t)(x >> s) & 0xFFFF) *
+                       f16_in(&f, (uint32_t)(y >> s) & 0xFFFF);
+            }
+            want[i] = f32_add(&f, acc[i], f32_out(&f, sum));
+        }
+        if (wide_cmac(x, y, acc)) {
+            fast++;
+            ck_assert_uint_eq(f.flags, 0);
+            ck_assert_uint_eq(acc[0], want[0]);
+            ck_assert_uint_eq(acc[1], want[1]);
+        }
+    }
+    ck_assert(fast == 0 || fast > 50000);
+}
+END_TEST
+
+/* One matrix issue of two sets, by the formula: chain shifted, dots added, head returned. */
+static void amp_by_hand(struct fp *f, const struct wide_amp *s, const double *x, uint32_t *even,
+    uint32_t *odd, uint64_t *ret)
+{
+    const uint32_t *from = s->is_first ? s->even : s->odd;
+    const uint32_t *base = s->is_first ? s->odd : s->even;
+    const int heads[4] = { 0, 1, 8, 9 };
+
+    *ret = 0;
+    for (int i = 0; i < 4; i++) {
+        *ret |= (uint64_t)acc_read_half(f, from[heads[i]], i) << 16 * i;
+    }
+    for (int k = 0; k < 16; k++) {
+        double sum = 0;
+        uint32_t lane = (uint32_t)(s->partial >> 16 * (2 * (k / 8) + (k & 1))) & 0xFFFF;
+        for (int i = 0; i < (s->x == NULL ? 4 : 8); i++) {
+            sum += s->w[i][k] * x[i];
+        }
+        even[k] = f32_add(f, base[k], f32_out(f, sum));
+        odd[k] = k % 8 < 6 ? from[k + 2] : f32_out(f, f16_in(f, lane));
+    }
+}
+
+START_TEST(wide_matrix_equals_units)
+{
+    uint64_t seed = 3, fast = 0;
+
+    for (uint32_t n = 0; n < 20000; n++) {
+        uint32_t even[16], odd[16], want_even[16], want_odd[16];
+        double w[8][16], x[8];
+        struct wide_amp s = { .w = (const double (*)[16])w, .sets = 2, .is_half = true,
+            .is_first = n % 2 == 0, .even = even, .odd = odd };
+        struct fp f = { 0 };
+        uint64_t got = 0, want = 0;
+
+        for (int k = 0; k < 16; k++) {
+            even[k] = (next_random(&seed) & 0x83FFFFFF) | 0x3C000000;
+            odd[k] = (next_random(&seed) & 0x83FFFFFF) | 0x3C000000;
+            for (int i = 0; i < 8; i++) {
+                w[i][k] = f16_finite(next_random(&seed) & 0xBBFF);
+            }
+        }
+        for (int i = 0; i < 8; i++) {
+            x[i] = f16_finite(next_random(&seed) & 0xBBFF);
+        }
+        s.x = n % 4 < 2 ? x : NULL;
+        s.partial = ((uint64_t)next_random(&seed) << 32 | next_random(&seed)) &
+                    0xBBFFBBFFBBFFBBFFu;
+        if (s.x == NULL) {
+            for (int i = 0; i < 4; i++) {
+                uint64_t h = next_random(&seed) & 0xBBFF;
+                s.x_half |= h << 16 * i;
+                x[i] = f16_finite((uint32_t)h);
+            }
+        }
+        amp_by_hand(&f, &s, x, want_even, want_odd, &want);
+        if (wide_amp(&s, &got)) {
+            fast++;
+            ck_assert_uint_eq(got, want);
+            ck_assert_int_eq(memcmp(even, want_even, sizeof even), 0);
+            ck_assert_int_eq(memcmp(odd, want_odd, sizeof odd), 0);
+        }
+    }
+    ck_assert(fast == 0 || fast == 20000);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("sim_tile");
@@ -778,6 +947,10 @@ static Suite *suite(void)
     tcase_add_test(c, halves_read_the_old_state);
     tcase_add_test(c, slices_do_not_matter);
     tcase_add_test(c, matrix_kernel_shape);
+    tcase_add_test(c, wide_halves_equal_lanes);
+    tcase_add_test(c, wide_dots_equal_lanes);
+    tcase_add_test(c, wide_matrix_equals_units);
+    tcase_add_test(c, trace_shows_groups_and_faults);
     tcase_add_test(c, chip_events);
     tcase_add_test(c, debug_break_inject_continue);
     tcase_add_test(c, bad_requests_are_refused);
