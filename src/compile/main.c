@@ -21,6 +21,15 @@ struct worker {
     json_t *result; /* owned until sent */
 };
 
+/* Pointers into the model become pointers into the job. */
+static void to_job_pointer(struct err *err) {
+    char pointer[sizeof err->where];
+    if (err->where[0] == '/') {
+        memcpy(pointer, err->where, sizeof pointer);
+        snprintf(err->where, sizeof err->where, "/model%.*s", (int)sizeof pointer - 7, pointer);
+    }
+}
+
 static int run_key(struct worker *w, struct err *err) {
     return key_result(
         w->model.graph, &w->model.key, w->job.files, w->job.seed, w->model.warnings,
@@ -54,6 +63,7 @@ static int run_compile(struct worker *w, struct err *err) {
     struct compile_result done = {0};
     int r = compile_run(&job, &done, err);
     if (r < 0) {
+        to_job_pointer(err);
         return r;
     }
     digest_hex(&done.digest, digest);
@@ -132,10 +142,8 @@ static int load_model(struct worker *w, struct err *err) {
     }
     int r = worker_load_model(&w->job, &w->arena, &w->model, err);
     w->arena.has_recover = false;
-    if (r < 0 && err->where[0] == '/') {
-        char pointer[sizeof err->where]; /* pointers of the model become those of the job */
-        memcpy(pointer, err->where, sizeof pointer);
-        snprintf(err->where, sizeof err->where, "/model%.*s", (int)sizeof pointer - 7, pointer);
+    if (r < 0) {
+        to_job_pointer(err);
     }
     return r;
 }

@@ -283,25 +283,6 @@ static int write_all(int fd, const char *text, size_t n, struct err *err) {
     return 0;
 }
 
-/* The line is too long for the event stream: it becomes a file, its kind and name the line. */
-static int send_as_file(const json_t *line, const char *text, size_t n, struct err *err) {
-    CLEANUP(cleanup_close)
-    int fd = open("result.json", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        return err_sys(err, ERR_IO, errno, "cannot create 'result.json'");
-    }
-    int r = write_all(fd, text, n, err);
-    if (r < 0) {
-        return r;
-    }
-    const char *kind = json_string_value(json_object_get(line, "kind"));
-    return worker_send(
-        json_pack(
-            "{s:s, s:s, s:s}", "event", "result", "kind", kind != NULL ? kind : "", "file",
-            "result.json"),
-        err);
-}
-
 int worker_send(json_t *line, struct err *err) {
     CLEANUP(cleanup_free)
     char *text = line != NULL ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
@@ -311,12 +292,11 @@ int worker_send(json_t *line, struct err *err) {
     }
     size_t n = strlen(text);
     text[n] = '\n'; /* in place of the final 0: the length is known */
-    int r;
-    if (n + 1 > WORKER_MAX_LINE) {
-        r = send_as_file(line, text, n + 1, err);
-    } else {
-        r = write_all(WORKER_EVENT_FD, text, n + 1, err);
-    }
+    int r = n + 1 > WORKER_MAX_RESULT
+                ? err_set(
+                      err, ERR_TOO_LARGE, "the result takes %zu bytes, at most %u: fewer tensors",
+                      n + 1, WORKER_MAX_RESULT)
+                : write_all(WORKER_EVENT_FD, text, n + 1, err);
     json_decref(line);
     return r;
 }

@@ -20,7 +20,8 @@
 #define WORKER_STAGING_FD    4
 #define WORKER_EVENT_FD      5
 #define WORKER_MAX_JOB_BYTES (32u << 20)
-#define WORKER_MAX_LINE      65536
+#define WORKER_MAX_LINE      65536      /* an event */
+#define WORKER_MAX_RESULT    (4u << 20) /* the result: it lists all tensors */
 #define WORKER_MAX_RUNS      65536
 
 enum worker_kind { WORKER_KEY, WORKER_COMPILE, WORKER_REFERENCE, WORKER_VERIFY };
@@ -59,8 +60,7 @@ int worker_open_label(void *job, const char *label, struct err *err);
 /* 1 to 64 of [A-Za-z0-9._-], not starting with a dot. */
 bool worker_is_plain_name(const char *name);
 
-/* Sends one line with one write(). Takes the line. A line over WORKER_MAX_LINE goes to result.json
- * and is announced by a line that names it. */
+/* Sends one line with one write(). Takes the line. -ERR_TOO_LARGE over WORKER_MAX_RESULT. */
 int worker_send(json_t *line, struct err *err);
 /* compile_event_fn. Lost events are no fault; oversized fields are left out. */
 void worker_event(void *arg, const char *event, const char *message, const char *fields_json);
