@@ -104,10 +104,76 @@ void tile_mem_store(struct tile *t, uint32_t addr, uint32_t value)
     }
 }
 
+/* Decoded code of [addr, end) goes; blocks without any cost one look each. */
+static void drop_run(struct tile *t, uint32_t addr, uint32_t end)
+{
+    end = end < TARGET_REGION1 ? end : TARGET_REGION1;
+    while (addr < end) {
+        uint32_t block = (addr - TARGET_MEM_BASE) / (4 * CODE_WORDS);
+        uint32_t next = TARGET_MEM_BASE + (block + 1) * 4 * CODE_WORDS;
+
+        next = next < end ? next : end;
+        code_drop(t, addr); /* also a group that starts in the word before */
+        if (t->code[0][block] != NULL || t->code[1][block] != NULL) {
+            for (addr += 4; addr < next; addr += 4) {
+                code_drop(t, addr);
+            }
+        }
+        addr = next;
+    }
+}
+
+/* Words of a run that lie in the page of addr; 0 where nothing is mapped. */
+static uint32_t run_in_page(uint32_t addr, uint32_t n)
+{
+    uint32_t room = PAGE_WORDS - (addr >> 2) % PAGE_WORDS;
+
+    return !tile_mem_mapped(addr) ? 0 : n < room ? n : room;
+}
+
 void tile_mem_store_run(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        tile_mem_store(t, addr + 4 * i, words[i]);
+    addr &= ~3u;
+    while (n > 0) {
+        uint32_t count = run_in_page(addr, n);
+        struct page *p;
+
+        if (count == 0) {
+            return;
+        }
+        p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
+        if (!p->is_own && !mem_own(t, addr)) {
+            return; /* kept in is_starved */
+        }
+        for (uint32_t k = 0; p->written != NULL && k < count; k++) {
+            mem_mark(p, (addr >> 2) % PAGE_WORDS + k);
+        }
+        memcpy(&p->words[(addr >> 2) % PAGE_WORDS], words, count * sizeof *words);
+        drop_run(t, addr, addr + 4 * count);
+        addr += 4 * count;
+        words += count;
+        n -= count;
+    }
+}
+
+void tile_mem_load_run(struct tile *t, uint32_t addr, uint32_t *ret, uint32_t n)
+{
+    addr &= ~3u;
+    while (n > 0) {
+        uint32_t count = run_in_page(addr, n);
+
+        if (count > 0 && t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES].written == NULL) {
+            const struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
+            memcpy(ret, &p->words[(addr >> 2) % PAGE_WORDS], count * sizeof *ret);
+        } else {
+            count = count > 0 ? count : n;
+            for (uint32_t k = 0; k < count; k++) {
+                ret[k] = tile_mem_load(t, addr + 4 * k);
+            }
+        }
+        addr += 4 * count;
+        ret += count;
+        n -= count;
     }
 }
 
@@ -119,16 +185,16 @@ static void fill(struct tile *t, uint32_t addr, uint32_t end, const uint32_t *wo
         uint32_t next = TARGET_MEM_BASE + (page + 1) * PAGE_BYTES;
 
         if ((addr - TARGET_MEM_BASE) % PAGE_BYTES == 0 && next <= end) {
-            for (uint32_t a = addr; addr < TARGET_REGION1 && a < next; a += 4) {
-                code_drop(t, a);
-            }
+            drop_run(t, addr, next);
             page_set(&t->pages[page], words != NULL ? words : zero_words, true);
             words = words != NULL ? words + PAGE_WORDS : NULL;
             addr = next;
             continue;
         }
-        tile_mem_store(t, addr, words != NULL ? *words++ : 0);
-        addr += 4;
+        next = next < end ? next : end;
+        tile_mem_store_run(t, addr, words != NULL ? words : zero_words, (next - addr) / 4);
+        words = words != NULL ? words + (next - addr) / 4 : NULL;
+        addr = next;
     }
 }
 

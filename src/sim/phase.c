@@ -143,11 +143,8 @@ static void capture_items(struct phase_tile *p, struct tile *tile, const struct 
     uint32_t from, uint32_t count)
 {
     unsigned words = item_words(s);
-    uint32_t addr = s->addr + from * words * 4;
-    uint32_t *to = &p->words.data[s->data + from * words];
-    for (uint32_t k = 0; k < count * words; k++) {
-        to[k] = tile_mem_load(tile, addr + 4 * k);
-    }
+    tile_mem_load_run(tile, s->addr + from * words * 4, &p->words.data[s->data + from * words],
+        count * words);
 }
 
 static void capture_tile(void *self, uint32_t i)

@@ -69,6 +69,7 @@ bool tile_mem_mapped(uint32_t addr);                    /* inside tile memory */
 uint32_t tile_mem_load(struct tile *t, uint32_t addr);  /* poison counted */
 void tile_mem_store(struct tile *t, uint32_t addr, uint32_t value); /* drops decoded code there */
 void tile_mem_store_run(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n);
+void tile_mem_load_run(struct tile *t, uint32_t addr, uint32_t *ret, uint32_t n);
 void tile_mem_fill_zero(struct tile *t, uint32_t addr, uint32_t end); /* lazy: cheap for ranges */
 /* Broadcast image shared by tiles (autoloader): copied on first use. */
 void tile_mem_share(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n);

@@ -37,6 +37,7 @@ bool sync_arrive(struct chip_tile *t, unsigned zone)
     }
     if ((zone == 1 && t->abstain == 0) ||
         (zone == 0 && t->requests.len == 0 && host_sync_is_done(t))) {
+        t->moved_words = 0;
         tile_resume(t->tile, cycle + CHIP_SANS);
         return true;
     }
