@@ -18,7 +18,8 @@
 #define CSRS        512
 #define CTXT_STS    0x72
 #define VERTEX_BASE 2
-#define SHOWN       400 /* failing ids listed */
+#define SHOWN       40 /* failing ids listed */
+#define FAMILIES    1024
 
 /* Everything of one context that a vector can name. */
 struct state {
@@ -32,7 +33,6 @@ struct run {
     uint8_t *expected_mem, *mem; /* TARGET_MEM_SIZE each */
     int context;
     enum isa_unit unit;
-    const char *why_id;
     char why[200]; /* first difference of the vector at hand, empty = none */
 };
 
@@ -113,17 +113,17 @@ static void set_file(struct run *r, char file, const json_t *values)
     }
 }
 
-/* Bytes into the image; false when they do not lie in tile memory. */
+/* Bytes into the image; false when they do not lie in tile memory or are no bytes. */
 static bool put_bytes(uint8_t *image, uint32_t addr, const char *hex)
 {
-    for (; hex[0] != '\0' && hex[1] != '\0'; hex += 2, addr++) {
+    for (; hex != NULL && hex[0] != '\0' && hex[1] != '\0'; hex += 2, addr++) {
         char two[3] = { hex[0], hex[1], '\0' };
         if (addr - TARGET_MEM_BASE >= TARGET_MEM_SIZE) {
             return false;
         }
         image[addr - TARGET_MEM_BASE] = (uint8_t)strtoul(two, NULL, 16);
     }
-    return true;
+    return hex != NULL && hex[0] == '\0';
 }
 
 static void put_mem(struct run *r, const json_t *mem)
@@ -133,7 +133,7 @@ static void put_mem(struct run *r, const json_t *mem)
 
     json_object_foreach((json_t *)mem, key, v) {
         if (!put_bytes(r->expected_mem, (uint32_t)strtoul(key, NULL, 0), json_string_value(v))) {
-            differ(r, "memory at %s is outside the tile", key);
+            differ(r, "memory at %s is outside the tile or no bytes", key);
         }
     }
 }
@@ -187,7 +187,8 @@ static bool is_ignored(const json_t *vector, const char *name)
     const json_t *list = json_object_get(vector, "ignore");
 
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (strcmp(json_string_value(json_array_get(list, i)), name) == 0) {
+        const char *v = json_string_value(json_array_get(list, i));
+        if (v != NULL && strcmp(v, name) == 0) {
             return true;
         }
     }
@@ -322,17 +323,14 @@ static void compare_stop(struct run *r, const json_t *vector, const struct sim_s
 
 /* ---- a vector -------------------------------------------------------------------------------- */
 
-static void run_vector(struct run *r, const json_t *vector)
+/* Unit, context and a fresh tile in the state before; false when there is no memory. */
+static bool set_up(struct run *r, const json_t *vector, const json_t *before)
 {
-    const json_t *before = json_object_get(vector, "before");
-    const json_t *after = json_object_get(vector, "after");
-    const json_t *csr = json_object_get(before, "csr"), *v;
+    const json_t *csr = json_object_get(before, "csr");
     uint32_t pc = (uint32_t)number(json_object_get(before, "pc"));
-    struct state want, got;
-    struct sim_stopped stop;
+    const char *unit = json_string_value(json_object_get(vector, "unit"));
 
-    r->unit = strcmp(json_string_value(json_object_get(vector, "unit")), "worker") == 0
-                  ? ISA_WORKER : ISA_SUPERVISOR;
+    r->unit = unit != NULL && strcmp(unit, "supervisor") == 0 ? ISA_SUPERVISOR : ISA_WORKER;
     r->context = SIM_SUPERVISOR;
     if (r->unit == ISA_WORKER) {
         r->context = SIM_WORKER0 + (int)(number(json_object_get(csr, "WSR")) & 7);
@@ -340,7 +338,7 @@ static void run_vector(struct run *r, const json_t *vector)
     r->tile = sim_tile_new(NULL);
     if (r->tile == NULL) {
         differ(r, "out of memory");
-        return;
+        return false;
     }
     set_mem(r, vector, before, pc);
     sim_tile_set(r->tile, r->context, 'p', 0, pc, NULL);
@@ -349,117 +347,150 @@ static void run_vector(struct run *r, const json_t *vector)
     set_file(r, 'c', json_object_get(before, "acc"));
     set_file(r, 'w', json_object_get(before, "cwei"));
     set_file(r, 's', csr);
-    take_state(r, &want);
-    expect_file(r, json_object_get(after, "m"), 'm', want.m);
-    expect_file(r, json_object_get(after, "a"), 'a', want.a);
-    expect_file(r, json_object_get(after, "acc"), 'c', want.acc);
-    expect_file(r, json_object_get(after, "cwei"), 'w', want.cwei);
-    expect_file(r, json_object_get(after, "csr"), 's', want.csr);
+    return true;
+}
+
+static void expect(struct run *r, const json_t *after, struct state *want)
+{
+    take_state(r, want);
+    expect_file(r, json_object_get(after, "m"), 'm', want->m);
+    expect_file(r, json_object_get(after, "a"), 'a', want->a);
+    expect_file(r, json_object_get(after, "acc"), 'c', want->acc);
+    expect_file(r, json_object_get(after, "cwei"), 'w', want->cwei);
+    expect_file(r, json_object_get(after, "csr"), 's', want->csr);
     put_mem(r, json_object_get(after, "mem"));
+}
 
-    sim_tile_step(r->tile, r->context,
-        (uint64_t)json_integer_value(json_object_get(vector, "steps")), &stop);
+static void compare(struct run *r, const json_t *vector, const json_t *after,
+    const struct state *want)
+{
+    const json_t *v = json_object_get(after, "pc");
+    struct state got;
 
-    compare_stop(r, vector, &stop);
     take_state(r, &got);
-    v = json_object_get(after, "pc");
     if (v != NULL && !is_ignored(vector, "pc") && got.pc != number(v)) {
         differ(r, "pc is 0x%llx, expected 0x%llx", (unsigned long long)got.pc,
             (unsigned long long)number(v));
     }
-    compare_file(r, vector, 'm', got.m, want.m, 16);
-    compare_file(r, vector, 'a', got.a, want.a, 16);
-    compare_file(r, vector, 'c', got.acc, want.acc, 32);
-    compare_file(r, vector, 'w', got.cwei, want.cwei, 64);
-    compare_file(r, vector, 's', got.csr, want.csr, CSRS);
+    compare_file(r, vector, 'm', got.m, want->m, 16);
+    compare_file(r, vector, 'a', got.a, want->a, 16);
+    compare_file(r, vector, 'c', got.acc, want->acc, 32);
+    compare_file(r, vector, 'w', got.cwei, want->cwei, 64);
+    compare_file(r, vector, 's', got.csr, want->csr, CSRS);
     compare_mem(r, vector);
     compare_launch(r, json_object_get(after, "launch"));
     v = json_object_get(after, "exit");
     if (v != NULL && sim_tile_exit_status(r->tile, r->context) != json_is_true(v)) {
         differ(r, "exit status %d", sim_tile_exit_status(r->tile, r->context));
     }
-    sim_tile_free(r->tile);
 }
 
-static struct family *family_of(struct family *list, size_t *n, size_t limit, const char *id)
+static void run_vector(struct run *r, const json_t *vector)
+{
+    const json_t *after = json_object_get(vector, "after");
+    json_int_t steps = json_integer_value(json_object_get(vector, "steps"));
+    struct state want;
+    struct sim_stopped stop;
+
+    r->why[0] = '\0';
+    if (!json_is_array(json_object_get(vector, "words")) || !json_is_object(after) || steps < 1 ||
+        !json_is_object(json_object_get(vector, "before"))) {
+        differ(r, "words, before, after or steps is missing");
+        return;
+    }
+    if (set_up(r, vector, json_object_get(vector, "before"))) {
+        expect(r, after, &want);
+        sim_tile_step(r->tile, r->context, (uint64_t)steps, &stop);
+        compare_stop(r, vector, &stop);
+        compare(r, vector, after, &want);
+        sim_tile_free(r->tile);
+    }
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+struct tally {
+    struct family family[FAMILIES];
+    size_t families;
+    unsigned passed, failed;
+};
+
+/* The family of an id: up to the slash. Beyond the limit the last one takes all. */
+static struct family *family_of(struct tally *t, const char *id)
 {
     size_t length = strcspn(id, "/");
+    struct family *f;
 
-    if (*n > 0 && strncmp(list[*n - 1].name, id, length) == 0 &&
-        list[*n - 1].name[length] == '\0') {
-        return &list[*n - 1];
-    }
-    for (size_t i = 0; i < *n; i++) {
-        if (strncmp(list[i].name, id, length) == 0 && list[i].name[length] == '\0') {
-            return &list[i];
+    for (size_t i = t->families; i > 0; i--) {
+        f = &t->family[i - 1];
+        if (strncmp(f->name, id, length) == 0 && f->name[length] == '\0') {
+            return f;
         }
     }
-    if (*n == limit) {
-        return &list[limit - 1];
+    if (t->families == FAMILIES || length >= sizeof t->family[0].name) {
+        return &t->family[FAMILIES - 1];
     }
-    snprintf(list[*n].name, sizeof list[*n].name, "%.*s", (int)length, id);
-    return &list[(*n)++];
+    f = &t->family[t->families++];
+    snprintf(f->name, sizeof f->name, "%.*s", (int)length, id);
+    return f;
+}
+
+static void run_line(struct run *r, struct tally *t, const char *line, const char *prefix)
+{
+    json_error_t error;
+    json_t *vector = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+    const char *id = json_string_value(json_object_get(vector, "id"));
+
+    if (id == NULL) {
+        printf("FAILED: %s: %.60s\n", vector == NULL ? error.text : "no id", line);
+        t->failed++;
+    } else if (strncmp(id, prefix, strlen(prefix)) == 0) {
+        struct family *f = family_of(t, id);
+
+        run_vector(r, vector);
+        if (r->why[0] == '\0') {
+            f->passed++;
+            t->passed++;
+        } else {
+            f->failed++;
+            t->failed++;
+            if (t->failed <= SHOWN) {
+                printf("FAILED %s: %s\n", id, r->why);
+            }
+        }
+    }
+    json_decref(vector);
 }
 
 int vectors_isa(int argc, char **argv)
 {
-    enum { FAMILIES = 1024, CANNOT = 0x7FFFFFFF };
-    struct family *families = calloc(FAMILIES, sizeof *families);
+    struct tally *t = calloc(1, sizeof *t);
     struct run r = { .expected_mem = malloc(TARGET_MEM_SIZE), .mem = malloc(TARGET_MEM_SIZE) };
     FILE *in = argc > 1 ? fopen(argv[1], "r") : NULL;
-    size_t n = 0, size = 0, line_no = 0;
-    unsigned passed = 0, failed = 0;
+    size_t size = 0;
     char *line = NULL;
+    int status = 1;
 
-    if (in == NULL || families == NULL || r.expected_mem == NULL || r.mem == NULL) {
+    if (in == NULL || t == NULL || r.expected_mem == NULL || r.mem == NULL) {
         fprintf(stderr, "vectors isa: cannot read %s\n", argc > 1 ? argv[1] : "(no file)");
-        failed = CANNOT;
+        goto out;
     }
-    while (failed != CANNOT && getline(&line, &size, in) > 0) {
-        json_error_t error;
-        json_t *vector = json_loads(line, JSON_REJECT_DUPLICATES, &error);
-        const char *id = json_string_value(json_object_get(vector, "id"));
-        struct family *f;
-
-        line_no++;
-        if (id == NULL) {
-            printf("line %zu: %s\n", line_no, vector == NULL ? error.text : "no id");
-            failed++;
-            json_decref(vector);
-            continue;
-        }
-        if (argc > 2 && strncmp(id, argv[2], strlen(argv[2])) != 0) {
-            json_decref(vector);
-            continue;
-        }
-        f = family_of(families, &n, FAMILIES, id);
-        r.why[0] = '\0';
-        run_vector(&r, vector);
-        if (r.why[0] == '\0') {
-            f->passed++;
-            passed++;
-        } else {
-            f->failed++;
-            failed++;
-            if (failed <= SHOWN) {
-                printf("FAILED %s: %s\n", id, r.why);
-            }
-        }
-        json_decref(vector);
+    while (getline(&line, &size, in) > 0) {
+        run_line(&r, t, line, argc > 2 ? argv[2] : "");
     }
-    for (size_t i = 0; i < n; i++) {
-        printf("%-28s %5u passed, %u failed\n", families[i].name, families[i].passed,
-            families[i].failed);
+    for (size_t i = 0; i < t->families; i++) {
+        printf("%-28s %5u passed, %u failed\n", t->family[i].name, t->family[i].passed,
+            t->family[i].failed);
     }
-    if (failed != CANNOT) {
-        printf("%u passed, %u failed\n", passed, failed);
-    }
+    printf("%u passed, %u failed\n", t->passed, t->failed);
+    status = t->failed == 0 && t->passed > 0 ? 0 : 1;
+out:
     free(line);
-    free(families);
+    free(t);
     free(r.expected_mem);
     free(r.mem);
     if (in != NULL) {
         fclose(in);
     }
-    return failed == 0 && passed > 0 ? 0 : 1;
+    return status;
 }
