@@ -106,7 +106,7 @@ static struct sim_stopped run_from(struct sim_tile *t, int context, uint32_t pc,
     return stop;
 }
 
-/* ---- supervisor time --------------------------------------------------------------------------- */
+/* ---- supervisor time ------------------------------------------------------------------------- */
 
 /* Cycle at which the last of these instructions issues; the first issues at 0. A breakpoint ends
  * the run at its own issue cycle. */
@@ -163,7 +163,7 @@ START_TEST(coefficient_stream_issues_every_cycle)
 }
 END_TEST
 
-/* ---- launches ------------------------------------------------------------------------------------ */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 /* setzi, setzi at 0, 1; runall waits for $m1 until 7; first worker at 17, each `groups` turns. */
 static struct sim_stopped launch(struct sim_tile *t, int nops)
@@ -256,7 +256,7 @@ START_TEST(runall_over_active_workers_is_fatal)
 }
 END_TEST
 
-/* ---- slow instructions, branches, repeats ---------------------------------------------------------- */
+/* ---- slow instructions, branches, repeats ---------------------------------------------------- */
 
 /* Worker turns from the first to the last counter reading. */
 static uint64_t turns(const char *const *text)
@@ -324,7 +324,7 @@ START_TEST(repeat_rules)
 }
 END_TEST
 
-/* ---- faults by name --------------------------------------------------------------------------------- */
+/* ---- faults by name -------------------------------------------------------------------------- */
 
 static int worker_fault(const char *text, uint64_t m1, uint64_t m2)
 {
@@ -407,7 +407,7 @@ START_TEST(fetch_conflicts)
 }
 END_TEST
 
-/* ---- poison, rewritten code ------------------------------------------------------------------------- */
+/* ---- poison, rewritten code ------------------------------------------------------------------ */
 
 START_TEST(poison)
 {
@@ -527,7 +527,7 @@ START_TEST(stored_second_half_is_executed)
 }
 END_TEST
 
-/* ---- traps and precision of bundles ----------------------------------------------------------------- */
+/* ---- traps and precision of bundles ---------------------------------------------------------- */
 
 START_TEST(trapping_bundle_commits_nothing)
 {
@@ -567,7 +567,7 @@ START_TEST(halves_read_the_old_state)
 }
 END_TEST
 
-/* ---- runs do not depend on how they are cut ----------------------------------------------------------- */
+/* ---- runs do not depend on how they are cut -------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -616,7 +616,7 @@ START_TEST(slices_do_not_matter)
 }
 END_TEST
 
-/* ---- the shape of a matrix kernel (tile fact sheet 3.6) ------------------------------------------------- */
+/* ---- the shape of a matrix kernel (tile fact sheet 3.6) -------------------------------------- */
 
 /* Cycles per K16 x C16 group: `most` workers run n rows, the others n - 1. A worker takes
  * 16 + 4n groups; the supervisor loads 32 x 128 bits of coefficients and tests its loop. */
@@ -670,7 +670,7 @@ START_TEST(matrix_kernel_shape)
 }
 END_TEST
 
-/* ---- the chip's side ----------------------------------------------------------------------------------- */
+/* ---- the chip's side ------------------------------------------------------------------------- */
 
 static void put_text(struct tile *t, uint32_t addr, const char *text)
 {
