@@ -118,7 +118,7 @@ static uint32_t softmax_cycles(uint32_t rows, uint32_t columns)
             uint32_t other = masks + rows * softmax_passes(last - 1, tail);
             passes = other > passes ? other : passes;
         }
-        return 130 + 6 * (3 * 40 + 10 + rows * 66 + passes);
+        return 130 + 6 * (85 + rows * 66 + passes);
     }
     uint32_t row = 40 + softmax_passes(columns / 16, tail);
     return 45 + 6 * (34 + masks + div_up(rows, 6) * row);

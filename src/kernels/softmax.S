@@ -11,12 +11,13 @@
 // its area, three launches apart, and every worker combines all six.
 //
 // Worker area: 0..7 lane mask of the partial quad, 8..15 -inf in its padding lanes, 16..23 four
-// -inf, 24.. (few rows) largest value and 48.. sum, a word a row.
+// -inf, 24.. (few rows) largest value and 48.. sum, a word a row; 96.. own run of panels.
 .set MASK, 0
 .set FILL, 1
 .set NEG, 2
 .set LARGEST, 24
 .set SUMS, 48
+.set RUN, 96 / 4
 .set AREA_WORDS, 64            // from one worker's area to the next
 
 // $m0 = columns in the partial quad, $m11 = two -inf.
@@ -236,8 +237,19 @@ row:
 done:
     exitz $m15
 
-// Few rows: own run of panels. -> $m2 rows - 1, $m6..$m10 for the passes, $m5 worker 0's area.
-.macro OWN_PANELS no_tail, tail_known
+// Registers of an own run of panels: found in the first launch, kept for the others.
+.macro RESTORE_RUN
+    ld32 $m2, $m12, $m15, RUN
+    ld32 $m5, $m12, $m15, RUN + 1
+    ld32 $m6, $m12, $m15, RUN + 2
+    ld32 $m8, $m12, $m15, RUN + 3
+    ld32 $m9, $m12, $m15, RUN + 4
+    ld32 $m10, $m12, $m15, RUN + 5
+.endm
+
+// Few rows: $m2 rows - 1, $m5 worker 0's largest values, $m6..$m10 for the passes.
+.p2align 3
+wide_max:
     ld32 $m10, $m13, $m15, SOFTMAX_COLUMNS
     add $m0, $m10, 15
     shr $m0, $m0, 4
@@ -249,14 +261,14 @@ done:
     and $m10, $m10, 15
     add $m2, $m1, $m8
     cmpeq $m2, $m2, $m0            // the last panel is ours, unless we have none
-    brz $m2, \no_tail
-    brz $m8, \no_tail
-    brz $m10, \tail_known
+    brz $m2, no_tail
+    brz $m8, no_tail
+    brz $m10, tail_known
     add $m8, $m8, -1
-    bri \tail_known
-\no_tail:
+    bri tail_known
+no_tail:
     setzi $m10, 0
-\tail_known:
+tail_known:
     shl $m4, $m9, 5
     mul $m4, $m4, $m1
     add $m6, $m6, $m4
@@ -266,12 +278,15 @@ done:
     add $m9, $m9, -3
     shl $m5, $m3, 8
     sub $m5, $m12, $m5
-.endm
-
-.p2align 3
-wide_max:
-    OWN_PANELS max_no_tail, max_tail_known
-    PREPARE max_tail
+    add $m5, $m5, LARGEST
+    st32 $m2, $m12, $m15, RUN
+    st32 $m5, $m12, $m15, RUN + 1
+    st32 $m6, $m12, $m15, RUN + 2
+    st32 $m8, $m12, $m15, RUN + 3
+    st32 $m9, $m12, $m15, RUN + 4
+    st32 $m10, $m12, $m15, RUN + 5
+    st32 $m7, $m12, $m15, RUN + 6
+    PREPARE max_ready
     add $m5, $m12, LARGEST
 max_row:
     call $m11, pass_max
@@ -295,8 +310,7 @@ max_row:
 
 .p2align 3
 wide_sum:
-    OWN_PANELS sum_no_tail, sum_tail_known
-    add $m5, $m5, LARGEST
+    RESTORE_RUN
     add $m1, $m12, SUMS
     setzi $a0, 8
     uput $FP_CLR, $a0
@@ -311,8 +325,8 @@ sum_row:
 
 .p2align 3
 wide_scale:
-    OWN_PANELS scale_no_tail, scale_tail_known
-    add $m5, $m5, LARGEST
+    RESTORE_RUN
+    ld32 $m7, $m12, $m15, RUN + 6
 scale_row:
     COMBINE_MAX
     add $m4, $m5, SUMS - LARGEST
