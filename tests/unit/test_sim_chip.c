@@ -525,6 +525,38 @@ START_TEST(phases_on_the_chip)
 }
 END_TEST
 
+/* Seven words from tile 0 to tile 2 (exchange fact sheet E3), into the element of the row. */
+START_TEST(receive_error_is_reported)
+{
+    static const uint32_t send[] = {0x40a0001b, 0x78cc8021, 0x43a00000};
+    static const uint32_t take[] = {0x64000000, 0x64018640, 0x61614040, 0x40a0000b, 0x43a00000};
+    open_sim(NULL);
+    boot(one_phase);
+    settle();
+    for (uint32_t i = 0; i < 7; i++) {
+        poke(0, 0x64000 + 4 * i, i);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        poke(0, 0x50000 + 4 * i, send[i]);
+    }
+    for (uint32_t i = 0; i < 5; i++) {
+        poke(2, 0x50000 + 4 * i, take[i]);
+    }
+    wr(GS2, 1);
+    settle();
+    uint32_t value;
+    ck_assert_int_eq(ops.read32(ops.self, GS1, &value, &err), -ERR_TILE_FAULT);
+    ck_assert_msg(strstr(err.text, "tile 2 context 0") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, "EXERR") != NULL, "%s", err.text);
+    ck_assert_uint_eq(state(2), 3);
+    ck_assert_uint_eq(rd(tdi(2, 0)) >> 27, 8 + 2); /* EERR, CLASH_IFETCH */
+    ck_assert_uint_eq(rd(tdi(0, 0)) >> 27, 0);
+    wr(tdi(2, 6), 1);
+    ck_assert_uint_eq(rd(tdi(2, 0)) >> 27, 0);
+    close_sim();
+}
+END_TEST
+
 START_TEST(same_with_any_threads_and_slices)
 {
     static const struct sim_options options[] = {
@@ -791,6 +823,7 @@ int main(void)
     tcase_add_test(t, mixed_zones_deadlock);
     tcase_add_test(t, faults);
     tcase_add_test(t, phases_on_the_chip);
+    tcase_add_test(t, receive_error_is_reported);
     tcase_add_test(t, same_with_any_threads_and_slices);
     tcase_add_test(t, host_read_and_write);
     tcase_add_test(t, host_packets_that_hang);
