@@ -135,7 +135,8 @@ START_TEST(supervisor_issue)
     ck_assert_uint_eq(CYCLES("bri 0x4c004"), 6);
     ck_assert_uint_eq(CYCLES("brz $m15, 0x4c004"), 6);
     ck_assert_uint_eq(CYCLES("brnz $m15, 0x4c004"), 1);
-    ck_assert_uint_eq(CYCLES("setzi $m0, 0x80000", "ld32 $m1, $m0, $m15, 0", "add $m1, $m1, 1"), 13);
+    ck_assert_uint_eq(
+        CYCLES("setzi $m0, 0x80000", "ld32 $m1, $m0, $m15, 0", "add $m1, $m1, 1"), 13);
     ck_assert_uint_eq(CYCLES("setzi $m15, 1", "add $m1, $m15, 1"), 2); /* dropped, no dependence */
     ck_assert_uint_eq(CYCLES("sync 2"), 1);
 }
