@@ -127,7 +127,7 @@ static uint32_t softmax_cycles(uint32_t rows, uint32_t columns)
 /* The rule by which gemm_amp.S turns to inner products. */
 static bool gemm_is_inner(uint32_t rows, uint32_t groups)
 {
-    return rows < 6 && rows * (64 * groups + 368) < 370 * groups + 250;
+    return rows < 6 && rows * (64 * groups + 230) < 370 * groups + 150;
 }
 
 static uint32_t gemm_inner_cycles(
@@ -135,8 +135,8 @@ static uint32_t gemm_inner_cycles(
 {
     uint32_t items = div_up(8 * panels * rows, 6);
     uint32_t finish = v->out_f32 ? 1 : 2 + (finish_groups(v->act) - 2) / 2;
-    uint32_t item = 28 + 2 * (5 + 4 * groups) + (v->has_bias ? 3 : 0) + finish;
-    return 60 + 6 * (28 + constants_groups(v->act) + items * item);
+    uint32_t item = 13 + 2 * (5 + 4 * groups) + (v->has_bias ? 3 : 0) + finish;
+    return 60 + 6 * (48 + constants_groups(v->act) + items * item);
 }
 
 /* Matrix unit: preparation, then for each panel 2 * groups launches and its rounding. */

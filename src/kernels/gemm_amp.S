@@ -89,14 +89,14 @@
 ENTRY
     ld32 $m1, $m2, $m15, GEMM_ROWS
     ld32 $m5, $m2, $m15, GEMM_GROUPS
-    // Cycles a panel: rows (64 groups + 368) against 370 groups + 250, as cycles.c reckons.
+    // Cycles a panel: rows (64 groups + 230) against 370 groups + 150, as cycles.c reckons.
     cmpult $m4, $m1, 6
     brz $m4, unit
     shl $m3, $m5, 6
-    add $m3, $m3, 368
+    add $m3, $m3, 230
     mul $m3, $m3, $m1
     mul $m4, $m5, 370
-    add $m4, $m4, 250
+    add $m4, $m4, 150
     cmpult $m4, $m3, $m4
     brz $m4, unit
     setzi $m3, inner
@@ -333,6 +333,12 @@ bias_done:
     f32add \result, $a0, $a1
 .endm
 
+.if OUT_F32
+.set ROW_SHIFT, 6              // bytes of a row of out in a panel
+.else
+.set ROW_SHIFT, 5
+.endif
+
 .p2align 3
 inner:
     ld32 $m7, $m13, $m15, GEMM_PANELS
@@ -352,59 +358,73 @@ inner:
     ld32 $m10, $m13, $m15, GEMM_GROUPS
 inner_find:
     cmpult $m3, $m1, $m7
-    brnz $m3, inner_item
+    brnz $m3, inner_row
     sub $m1, $m1, $m7
     add $m6, $m6, 1
     bri inner_find
-inner_item:
+// Addresses from scratch: $m3 row of x, $m0 first channel of the pair, $m11 result.
+inner_row:
     ld32 $m3, $m13, $m15, GEMM_X
     shl $m4, $m6, 5
     add $m3, $m3, $m4
+    ld32 $m5, $m13, $m15, GEMM_W
     shr $m0, $m1, 2
     mul $m0, $m0, $m10
     shl $m0, $m0, 8
     and $m4, $m1, 3
     shl $m4, $m4, 6
     add $m0, $m0, $m4
-    ld32 $m4, $m13, $m15, GEMM_W
-    add $m0, $m0, $m4
+    add $m0, $m0, $m5
+    ld32 $m5, $m13, $m15, GEMM_OUT
+    shr $m11, $m1, 3
+    mul $m11, $m11, $m8
+    add $m11, $m11, $m6
+    shl $m11, $m11, ROW_SHIFT
+    and $m4, $m1, 7
+    shl $m4, $m4, ROW_SHIFT - 3
+    add $m11, $m11, $m4
+    add $m11, $m11, $m5
+.p2align 3
+inner_item:
     DOT $a6
     add $m0, $m0, 32
     DOT $a7
 .if HAS_BIAS
-    ld32 $m3, $m13, $m15, GEMM_BIAS
+    ld32 $m5, $m13, $m15, GEMM_BIAS
     shl $m4, $m1, 2
-    ld32 $a2, $m3, $m4, 0
+    ld32 $a2, $m5, $m4, 0
     f16v2tof32 $a2:3, $a2
     f32v2add $a0:1, $a6:7, $a2:3
 .else
     or64 $a0:1, $a6:7, $azeros
 .endif
-    shr $m3, $m1, 3
-    mul $m3, $m3, $m8
-    add $m3, $m3, $m6
-    and $m4, $m1, 7
-    ld32 $m5, $m13, $m15, GEMM_OUT
 .if OUT_F32
-    shl $m3, $m3, 6
-    add $m3, $m3, $m5
-    shl $m4, $m4, 3
-    st64 $a0:1, $m3, $m4, 0
+    st64step $a0:1, $m15, $m11+=, 1
 .else
-    shl $m3, $m3, 5
-    add $m3, $m3, $m5
-    shl $m4, $m4, 2
     ACT_PAIR
     f32v2tof16 $a0, $a0:1
-    st32 $a0, $m3, $m4, 0
+    st32step $a0, $m15, $m11+=, 1
 .endif
+    add $m2, $m2, -1
+    brz $m2, inner_done
     add $m1, $m1, 1
-    cmpult $m3, $m1, $m7
-    brnz $m3, inner_next
+    cmpult $m4, $m1, $m7
+    brz $m4, inner_wrap
+    add $m0, $m0, 32
+    and $m4, $m1, 3
+    brnz $m4, inner_item
+    add $m4, $m10, -1          // next block of 8 channels
+    shl $m4, $m4, 8
+    add $m0, $m0, $m4
+    and $m4, $m1, 7
+    brnz $m4, inner_item
+    add $m4, $m8, -1           // next panel of out
+    shl $m4, $m4, ROW_SHIFT
+    add $m11, $m11, $m4
+    bri inner_item
+inner_wrap:
     setzi $m1, 0
     add $m6, $m6, 1
-inner_next:
-    add $m2, $m2, -1
-    brnz $m2, inner_item
+    bri inner_row
 inner_done:
     exitz $m15
