@@ -1,6 +1,7 @@
 /* The whole compiler on small graphs: packages that verify, equal bytes for equal input, errors
  * that name the place. */
 #include <check.h>
+#include <jansson.h>
 #include <unistd.h>
 
 #include "compile/compile.h"
@@ -218,6 +219,89 @@ START_TEST(test_errors)
 }
 END_TEST
 
+static int no_files(void *arg, const char *label, struct err *err)
+{
+    return err_set(err, ERR_MISSING, "golden models have no file '%s'", label);
+}
+
+/* Text of the first stages; malloc'd. */
+static char *stage_text(const char *folder)
+{
+    char path[256], package[256];
+    struct arena a;
+    arena_init(&a, 64u << 20);
+    snprintf(path, sizeof path, "%s/model.json", folder);
+    json_t *model = json_load_file(path, 0, NULL);
+    snprintf(path, sizeof path, "%s/options.json", folder);
+    json_t *options = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(model);
+    ck_assert_ptr_nonnull(options);
+    struct graph *loaded = NULL, *g = NULL;
+    const char *const *warnings;
+    uint32_t warning_count;
+    struct err err = {0};
+    int rc = graph_load(model, no_files, NULL, &a, &loaded, &err);
+    rc = rc == 0 ? graph_canonical(loaded, &a, &g, &warnings, &warning_count, &err) : rc;
+    ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    temporary("compile_g", package, sizeof package);
+    unlink(package);
+    struct compile_result r;
+    struct compile_job job = {.graph = g,
+        .options = {.tiles = (uint32_t)json_integer_value(json_object_get(options, "tiles"))},
+        .key = ZERO_KEY,
+        .compiler_id = ZERO_KEY,
+        .package_path = package,
+        .print = "plan,lower,place,exchange",
+        .print_to = out};
+    rc = compile_run(&job, &r, &err);
+    ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
+    fclose(out);
+    unlink(package);
+    json_decref(model);
+    json_decref(options);
+    arena_done(&a);
+    return text;
+}
+
+static void compare_golden(const char *folder)
+{
+    char path[256];
+    char *text = stage_text(folder);
+    snprintf(path, sizeof path, "%s/stages.txt", folder);
+    if (getenv("UPDATE_GOLDEN") != NULL) {
+        FILE *out = fopen(path, "w");
+        ck_assert_ptr_nonnull(out);
+        fputs(text, out);
+        fclose(out);
+        free(text);
+        return;
+    }
+    FILE *in = fopen(path, "r");
+    ck_assert_msg(in != NULL, "%s is missing: run make golden from the top folder", path);
+    char line[8192];
+    size_t at = 0;
+    for (int number = 1; fgets(line, sizeof line, in) != NULL; number++) {
+        size_t n = strlen(line);
+        ck_assert_msg(strncmp(text + at, line, n) == 0, "%s:%d: expected %s, have %.*s", path,
+            number, line, (int)strcspn(text + at, "\n"), text + at);
+        at += n;
+    }
+    ck_assert_msg(text[at] == '\0', "%s ends early", path);
+    fclose(in);
+    free(text);
+}
+
+START_TEST(test_golden)
+{
+    compare_golden("tests/golden/mlp");
+    compare_golden("tests/golden/residual");
+    compare_golden("tests/golden/ksplit");
+}
+END_TEST
+
 /* Every allocation of the main arena fails once, in steps: an error, no leak, no file. */
 START_TEST(test_out_of_memory)
 {
@@ -264,6 +348,7 @@ int main(void)
     tcase_add_test(tc, test_constants);
     tcase_add_test(tc, test_large);
     tcase_add_test(tc, test_errors);
+    tcase_add_test(tc, test_golden);
     tcase_add_test(tc, test_out_of_memory);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
