@@ -69,10 +69,15 @@ split_done:
     add $m0, $m0, $m3
 .endm
 
-.macro CONSTANT index, bits
+// Composes a constant in \reg while constant \index - 1 is stored from \last.
+.macro CONSTANT index, bits, reg, last
+    { st32 \last, $m12, $m15, CONST_WORD + \index - 1 ; setzi \reg, (\bits) & 0xfffff }
+    or \reg, \reg, (\bits) & 0xfff00000
+.endm
+
+.macro FIRST_CONSTANT bits
     setzi $a0, (\bits) & 0xfffff
     or $a0, $a0, (\bits) & 0xfff00000
-    st32 $a0, $m12, $m15, CONST_WORD + \index
 .endm
 
 // x Phi(x) = x sigmoid(x P(x^2)) with P(t) = logit(Phi(sqrt t)) / sqrt t, an even smooth function;
@@ -82,17 +87,19 @@ split_done:
 // tanh form: sqrt(8 / pi) * 0.044715, sqrt(8 / pi).
 .macro ACT_CONSTANTS
 .if ACT == ACT_GELU_ERF
-    CONSTANT 0, 0x31782914
-    CONSTANT 1, 0xb48f4960
-    CONSTANT 2, 0x37052e5e
-    CONSTANT 3, 0xb8e7b1ac
-    CONSTANT 4, 0xb88af4f8
-    CONSTANT 5, 0x3d94d342
-    CONSTANT 6, 0x3fcc4224
+    FIRST_CONSTANT 0x31782914
+    CONSTANT 1, 0xb48f4960, $a1, $a0
+    CONSTANT 2, 0x37052e5e, $a0, $a1
+    CONSTANT 3, 0xb8e7b1ac, $a1, $a0
+    CONSTANT 4, 0xb88af4f8, $a0, $a1
+    CONSTANT 5, 0x3d94d342, $a1, $a0
+    CONSTANT 6, 0x3fcc4224, $a0, $a1
+    st32 $a0, $m12, $m15, CONST_WORD + 6
 .endif
 .if ACT == ACT_GELU_TANH
-    CONSTANT 0, 0x3d922279
-    CONSTANT 1, 0x3fcc422a
+    FIRST_CONSTANT 0x3d922279
+    CONSTANT 1, 0x3fcc422a, $a1, $a0
+    st32 $a1, $m12, $m15, CONST_WORD + 1
 .endif
 .endm
 

@@ -9,22 +9,17 @@
 
 #include "kernels/kernels_internal.h"
 
-#define SPLIT_GROUPS 12u
-
-static uint32_t div_up(uint32_t a, uint32_t b)
-{
+static uint32_t div_up(uint32_t a, uint32_t b) {
     return (a + b - 1) / b;
 }
 
 /* Worker cycles of ACT_CONSTANTS. */
-static uint32_t constants_groups(enum kernel_act act)
-{
-    return act == ACT_GELU_ERF ? 21 : act == ACT_GELU_TANH ? 6 : 0;
+static uint32_t constants_groups(enum kernel_act act) {
+    return act == ACT_GELU_ERF ? 15 : act == ACT_GELU_TANH ? 5 : 0;
 }
 
 /* Worker cycles of FINISH_QUAD: f32tanh and f32sigm take 5. */
-static uint32_t finish_groups(enum kernel_act act)
-{
+static uint32_t finish_groups(enum kernel_act act) {
     switch (act) {
     case ACT_NONE:
         return 2;
@@ -43,13 +38,11 @@ static uint32_t finish_groups(enum kernel_act act)
     return 0;
 }
 
-static bool is_f16_path(enum kernel_act act)
-{
+static bool is_f16_path(enum kernel_act act) {
     return act == ACT_NONE || act == ACT_RELU;
 }
 
-static uint32_t unary_groups(enum kernel_act act, uint32_t n)
-{
+static uint32_t unary_groups(enum kernel_act act, uint32_t n) {
     uint32_t quads = div_up(4 * n, 6);
     if (is_f16_path(act)) {
         return 26 + 2 * (quads - 1);
@@ -57,8 +50,7 @@ static uint32_t unary_groups(enum kernel_act act, uint32_t n)
     return 23 + constants_groups(act) + quads * (4 + finish_groups(act));
 }
 
-static uint32_t add_groups(enum kernel_act act, uint32_t n)
-{
+static uint32_t add_groups(enum kernel_act act, uint32_t n) {
     uint32_t quads = div_up(4 * n, 6);
     if (is_f16_path(act)) {
         return 29 + (act == ACT_RELU) + 3 * (quads - 1);
@@ -67,14 +59,12 @@ static uint32_t add_groups(enum kernel_act act, uint32_t n)
 }
 
 /* Share of the slowest worker under SPLIT_MATRIX. */
-static void split_matrix(uint32_t rows, uint32_t panels, uint32_t *ret_rows, uint32_t *ret_quads)
-{
+static void split_matrix(uint32_t rows, uint32_t panels, uint32_t *ret_rows, uint32_t *ret_quads) {
     *ret_rows = rows < 6 ? rows : div_up(rows, 6);
     *ret_quads = rows < 6 ? div_up(4 * panels, 6) : 4 * panels;
 }
 
-static uint32_t add_row_groups(enum kernel_act act, uint32_t rows, uint32_t panels)
-{
+static uint32_t add_row_groups(enum kernel_act act, uint32_t rows, uint32_t panels) {
     uint32_t own_rows, quads;
     split_matrix(rows, panels, &own_rows, &quads);
     if (is_f16_path(act)) {
@@ -84,9 +74,8 @@ static uint32_t add_row_groups(enum kernel_act act, uint32_t rows, uint32_t pane
     return 26 + constants_groups(act) + quads * (19 + own_rows * (8 + finish_groups(act)));
 }
 
-static uint32_t reduce_groups(
-    const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint32_t panels)
-{
+static uint32_t
+reduce_groups(const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint32_t panels) {
     uint32_t own_rows, quads;
     split_matrix(rows, panels, &own_rows, &quads);
     uint32_t row = 5 + 2 * (parts - 1) + (v->has_bias ? 7 : 0) + finish_groups(v->act) + 1;
@@ -94,8 +83,7 @@ static uint32_t reduce_groups(
 }
 
 /* Worker cycles of the three passes over `full` panels and `tail` columns of another. */
-static uint32_t softmax_passes(uint32_t full, uint32_t tail)
-{
+static uint32_t softmax_passes(uint32_t full, uint32_t tail) {
     const uint32_t sum_quad = 1 + 4 + 4 * 3, scale_quad = sum_quad + 4;
     uint32_t groups = full * 4 * (1 + sum_quad + scale_quad);
     if (tail != 0) {
@@ -107,8 +95,7 @@ static uint32_t softmax_passes(uint32_t full, uint32_t tail)
     return groups;
 }
 
-static uint32_t softmax_cycles(uint32_t rows, uint32_t columns)
-{
+static uint32_t softmax_cycles(uint32_t rows, uint32_t columns) {
     uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 18 : 0;
     uint32_t panels = div_up(columns, 16), own = div_up(panels, 6);
     if (rows < 6 && rows * own + 1 < panels) { /* few wide rows: the rule of softmax.S */
@@ -125,14 +112,12 @@ static uint32_t softmax_cycles(uint32_t rows, uint32_t columns)
 }
 
 /* The rule by which gemm_amp.S turns to inner products. */
-static bool gemm_is_inner(uint32_t rows, uint32_t groups)
-{
+static bool gemm_is_inner(uint32_t rows, uint32_t groups) {
     return rows < 6 && rows * (64 * groups + 230) < 370 * groups + 150;
 }
 
-static uint32_t gemm_inner_cycles(
-    const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels)
-{
+static uint32_t
+gemm_inner_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
     uint32_t items = div_up(8 * panels * rows, 6);
     uint32_t finish = v->out_f32 ? 1 : 2 + (finish_groups(v->act) - 2) / 2;
     uint32_t item = 13 + 2 * (5 + 4 * groups) + (v->has_bias ? 3 : 0) + finish;
@@ -140,9 +125,8 @@ static uint32_t gemm_inner_cycles(
 }
 
 /* Matrix unit: preparation, then for each panel 2 * groups launches and its rounding. */
-static uint32_t gemm_unit_cycles(
-    const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels)
-{
+static uint32_t
+gemm_unit_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
     uint32_t own_rows = div_up(rows, 6);
     uint32_t group = 185 + (v->w_region1 ? 0 : 16) + 24 * (own_rows - 1);
     if (v->out_f32) {
@@ -154,15 +138,13 @@ static uint32_t gemm_unit_cycles(
            panels * (round + 2 * groups * group);
 }
 
-static uint32_t gemm_cycles(
-    const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels)
-{
+static uint32_t
+gemm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
     return gemm_is_inner(rows, groups) ? gemm_inner_cycles(v, rows, groups, panels)
                                        : gemm_unit_cycles(v, rows, groups, panels);
 }
 
-uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims)
-{
+uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     const uint32_t launch = 30;
     switch (v->id) {
     case KERNEL_GEMM_AMP:

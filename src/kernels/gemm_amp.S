@@ -39,6 +39,12 @@
 .set PACE_P1, 1 << 4
 .set PACE_P2, 2 << 2
 .set PACE_P3, 0
+.set PACE_L1, 0           // of ld2x64pace, which has no result
+// All engines, phase 0 to 3.
+.set AMP0, AMP_ALL + 0
+.set AMP1, AMP_ALL + 1
+.set AMP2, AMP_ALL + 2
+.set AMP3, AMP_ALL + 3
 
 .macro COEFFICIENTS_8 n
 .if W_REGION1
@@ -254,24 +260,24 @@ run_rows:
     brneg $m2, no_rows
     { add $m0, $m0, $m13 ; setzi $a6, 8 }
     { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
-    { ld64 $a2:3, $m3, $m15, 1 ; f16v4sisoamp $azeros, $azeros, $a0:1, AMP_ALL + 0 }
-    { ld64 $a0:1, $m3, $m15, 2 ; f16v4sisoamp $azeros, $azeros, $a2:3, AMP_ALL + 1 }
-    { ld64 $a2:3, $m3, $m15, 3 ; f16v4sisoamp $azeros, $azeros, $a0:1, AMP_ALL + 2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $azeros, $azeros, $a2:3, AMP_ALL + 3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP_ALL + 0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P1 & 15 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP_ALL + 1 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P2 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP_ALL + 2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP_ALL + 3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP_ALL + 0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P1 & 15 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP_ALL + 1 }
+    { ld64 $a2:3, $m3, $m15, 1 ; f16v4sisoamp $azeros, $azeros, $a0:1, AMP0 }
+    { ld64 $a0:1, $m3, $m15, 2 ; f16v4sisoamp $azeros, $azeros, $a2:3, AMP1 }
+    { ld64 $a2:3, $m3, $m15, 3 ; f16v4sisoamp $azeros, $azeros, $a0:1, AMP2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $azeros, $azeros, $a2:3, AMP3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_L1; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP1 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P2 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_L1 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP1 }
 .p2align 3
     { rpt $m2, 3 ; fnop }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_P2 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP_ALL + 2 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP_ALL + 3 }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP_ALL + 0 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE_P1 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP_ALL + 1 }
-    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4sisoamp $a4:5, $azeros, $azeros, AMP_ALL + 2 }
-    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4sisoamp $a6:7, $azeros, $azeros, AMP_ALL + 3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_P2 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP2 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP0 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE_P1 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP1 }
+    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4sisoamp $a4:5, $azeros, $azeros, AMP2 }
+    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4sisoamp $a6:7, $azeros, $azeros, AMP3 }
     st64pace $a4:5, $m0:1+=, $m4, 0
     st64pace $a6:7, $m0:1+=, $m4, 0
 no_rows:

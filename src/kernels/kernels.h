@@ -55,9 +55,9 @@ enum kernel_id {
 struct kernel_variant {
     enum kernel_id id;
     enum kernel_act act;
-    bool has_bias;   /* GEMM, REDUCE */
-    bool out_f32;    /* GEMM: raw f32 partial panels, no bias, no activation */
-    bool w_region1;  /* GEMM: weights lie in region 1: 128-bit coefficient loads */
+    bool has_bias;  /* GEMM, REDUCE */
+    bool out_f32;   /* GEMM: raw f32 partial panels, no bias, no activation */
+    bool w_region1; /* GEMM: weights lie in region 1: 128-bit coefficient loads */
 };
 
 /* Descriptors, as word indices. Sizes count what the tile holds.
@@ -71,10 +71,27 @@ struct kernel_variant {
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.
  * SOFTMAX   each row over `columns` logical columns; padding columns of out are written 0.
  */
-enum { GEMM_X, GEMM_W, GEMM_BIAS, GEMM_OUT, GEMM_SCRATCH, GEMM_ROWS, GEMM_GROUPS, GEMM_PANELS,
-    GEMM_WORDS };
-enum { REDUCE_IN, REDUCE_STRIDE, REDUCE_PARTS, REDUCE_BIAS, REDUCE_OUT, REDUCE_ROWS, REDUCE_PANELS,
-    REDUCE_WORDS };
+enum {
+    GEMM_X,
+    GEMM_W,
+    GEMM_BIAS,
+    GEMM_OUT,
+    GEMM_SCRATCH,
+    GEMM_ROWS,
+    GEMM_GROUPS,
+    GEMM_PANELS,
+    GEMM_WORDS
+};
+enum {
+    REDUCE_IN,
+    REDUCE_STRIDE,
+    REDUCE_PARTS,
+    REDUCE_BIAS,
+    REDUCE_OUT,
+    REDUCE_ROWS,
+    REDUCE_PANELS,
+    REDUCE_WORDS
+};
 enum { UNARY_X, UNARY_OUT, UNARY_N, UNARY_WORDS };
 enum { ADD_A, ADD_B, ADD_OUT, ADD_N, ADD_WORDS };
 enum { ADD_ROW_X, ADD_ROW_ROW, ADD_ROW_OUT, ADD_ROW_ROWS, ADD_ROW_PANELS, ADD_ROW_WORDS };
@@ -84,17 +101,17 @@ enum kernel_memory { MEMORY_ANY, MEMORY_REGION0, MEMORY_REGION1 };
 
 struct kernel_operand {
     const char *name;
-    uint8_t word;            /* index in the descriptor */
+    uint8_t word; /* index in the descriptor */
     bool is_written;
     enum kernel_memory memory;
-    uint16_t align;          /* bytes */
-    uint16_t over_read;      /* bytes past the end that may be read (same class, finite) */
-    uint8_t separate;        /* bit i: must share no memory element with operand i */
+    uint16_t align;     /* bytes */
+    uint16_t over_read; /* bytes past the end that may be read (same class, finite) */
+    uint8_t separate;   /* bit i: must share no memory element with operand i */
 };
 
 struct kernel {
-    const char *name;        /* "gemm_amp" */
-    const char *file;        /* "gemm_amp.S" */
+    const char *name; /* "gemm_amp" */
+    const char *file; /* "gemm_amp.S" */
     uint8_t descriptor_words;
     uint8_t operand_count;
     struct kernel_operand operands[6];
@@ -115,7 +132,7 @@ uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows);
  * panels; SOFTMAX rows, columns. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Assembles one variant. */
-int kernel_assemble(const struct kernel_variant *v, struct arena *a, struct asm_object **ret,
-    struct err *err);
+int kernel_assemble(
+    const struct kernel_variant *v, struct arena *a, struct asm_object **ret, struct err *err);
 
 #endif

@@ -5,16 +5,22 @@
 
 #include "kernels/kernels_internal.h"
 
-#define OPERAND(op_name, op_word, op_written, op_memory, op_align, op_over_read, op_separate)    \
-    { .name = (op_name), .word = (op_word), .is_written = (op_written), .memory = (op_memory),   \
-        .align = (op_align), .over_read = (op_over_read), .separate = (op_separate) }
-#define OPERAND_COUNT(...)                                                                       \
-    (sizeof((struct kernel_operand[]) { __VA_ARGS__ }) / sizeof(struct kernel_operand))
+#define OPERAND(op_name, op_word, op_written, op_memory, op_align, op_over_read, op_separate)      \
+    {                                                                                              \
+        .name = (op_name), .word = (op_word), .is_written = (op_written), .memory = (op_memory),   \
+        .align = (op_align), .over_read = (op_over_read), .separate = (op_separate)                \
+    }
+#define OPERAND_COUNT(...)                                                                         \
+    (sizeof((struct kernel_operand[]){__VA_ARGS__}) / sizeof(struct kernel_operand))
 
 static const struct kernel kernels[] = {
-#define KERNEL(NAME, id_name, id_file, words, ...)                                               \
-    [KERNEL_##NAME] = { .name = #id_name, .file = id_file, .descriptor_words = (words),          \
-        .operand_count = OPERAND_COUNT(__VA_ARGS__), .operands = { __VA_ARGS__ } },
+#define KERNEL(NAME, id_name, id_file, words, ...)                                                 \
+    [KERNEL_##NAME] = {                                                                            \
+        .name = #id_name,                                                                          \
+        .file = id_file,                                                                           \
+        .descriptor_words = (words),                                                               \
+        .operand_count = OPERAND_COUNT(__VA_ARGS__),                                               \
+        .operands = {__VA_ARGS__}},
 #include "kernels/kernels.def"
 #undef KERNEL
 };
@@ -24,14 +30,12 @@ static_assert(sizeof(kernels) / sizeof(kernels[0]) == KERNEL_COUNT, "one row a k
 /* Positions in GEMM_AMP's row. */
 enum { GEMM_OPERAND_X, GEMM_OPERAND_W, GEMM_OPERAND_OUT, GEMM_OPERAND_SCRATCH };
 
-const struct kernel *kernel_info(enum kernel_id id)
-{
+const struct kernel *kernel_info(enum kernel_id id) {
     assert(id >= 0 && id < KERNEL_COUNT);
     return &kernels[id];
 }
 
-void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6], int *ret_count)
-{
+void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6], int *ret_count) {
     const struct kernel *kernel = kernel_info(v->id);
     int count = kernel->operand_count;
     memcpy(ret, kernel->operands, sizeof(kernel->operands));
@@ -56,26 +60,23 @@ void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6
     *ret_count = count;
 }
 
-const char *kernel_symbol(const struct kernel_variant *v, char *buf, size_t n)
-{
-    snprintf(buf, n, "k_%s_%d%d%d%d", kernel_info(v->id)->name, (int)v->act, (int)v->has_bias,
+const char *kernel_symbol(const struct kernel_variant *v, char *buf, size_t n) {
+    snprintf(
+        buf, n, "k_%s_%d%d%d%d", kernel_info(v->id)->name, (int)v->act, (int)v->has_bias,
         (int)v->out_f32, (int)v->w_region1);
     return buf;
 }
 
-bool kernel_variant_equal(const struct kernel_variant *a, const struct kernel_variant *b)
-{
+bool kernel_variant_equal(const struct kernel_variant *a, const struct kernel_variant *b) {
     return a->id == b->id && a->act == b->act && a->has_bias == b->has_bias &&
            a->out_f32 == b->out_f32 && a->w_region1 == b->w_region1;
 }
 
-uint32_t kernel_gemm_scratch_bytes(uint32_t rows)
-{
+uint32_t kernel_gemm_scratch_bytes(uint32_t rows) {
     return 64 + 64 * rows; /* row of first partials, then an f32 panel */
 }
 
-uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows)
-{
+uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows) {
     if (v->id != KERNEL_GEMM_AMP) {
         return 0;
     }

@@ -2,14 +2,14 @@
  * to the project root, where make runs. */
 #include "kernels/kernels_internal.h"
 
-#define TEXT(NAME, FILE_NAME)                                             \
-    __asm__(".pushsection .rodata\n"                                      \
-            ".global kernel_text_" #NAME "_begin\n"                       \
-            "kernel_text_" #NAME "_begin:\n"                              \
-            ".incbin \"src/kernels/" FILE_NAME "\"\n"                     \
-            ".global kernel_text_" #NAME "_end\n"                         \
-            "kernel_text_" #NAME "_end: .byte 0\n"                        \
-            ".popsection\n");                                             \
+#define TEXT(NAME, FILE_NAME)                                                                      \
+    __asm__(".pushsection .rodata\n"                                                               \
+            ".global kernel_text_" #NAME "_begin\n"                                                \
+            "kernel_text_" #NAME "_begin:\n"                                                       \
+            ".incbin \"src/kernels/" FILE_NAME "\"\n"                                              \
+            ".global kernel_text_" #NAME "_end\n"                                                  \
+            "kernel_text_" #NAME "_end: .byte 0\n"                                                 \
+            ".popsection\n");                                                                      \
     extern const char kernel_text_##NAME##_begin[], kernel_text_##NAME##_end[];
 
 TEXT(common, "common.S")
@@ -17,23 +17,22 @@ TEXT(common, "common.S")
 #include "kernels/kernels.def"
 #undef KERNEL
 
-struct kernel_text kernel_text_common(void)
-{
-    return (struct kernel_text) { kernel_text_common_begin,
-        (size_t)(kernel_text_common_end - kernel_text_common_begin) };
+struct kernel_text kernel_text_common(void) {
+    return (struct kernel_text){
+        kernel_text_common_begin, (size_t)(kernel_text_common_end - kernel_text_common_begin)};
 }
 
-struct kernel_text kernel_text(enum kernel_id id)
-{
+struct kernel_text kernel_text(enum kernel_id id) {
     switch (id) {
-#define KERNEL(NAME, name, file, ...)                                  \
-    case KERNEL_##NAME:                                                \
-        return (struct kernel_text) { kernel_text_##name##_begin,      \
-            (size_t)(kernel_text_##name##_end - kernel_text_##name##_begin) };
+#define KERNEL(NAME, name, file, ...)                                                              \
+    case KERNEL_##NAME:                                                                            \
+        return (struct kernel_text){                                                               \
+            kernel_text_##name##_begin,                                                            \
+            (size_t)(kernel_text_##name##_end - kernel_text_##name##_begin)};
 #include "kernels/kernels.def"
 #undef KERNEL
     case KERNEL_COUNT:
         break;
     }
-    return (struct kernel_text) { "", 0 };
+    return (struct kernel_text){"", 0};
 }

@@ -11,36 +11,49 @@
 #define RESIDENT_ADDR 0x7C000u
 #define PATCH_WORDS   4 /* of the copy loop, and of the clear loop */
 
-enum { DEF_PART, DEF_FROM, DEF_WORDS, DEF_COPY, DEF_CLEAR = DEF_COPY + PATCH_WORDS,
-    DEF_FAULTS = DEF_CLEAR + PATCH_WORDS, DEF_COUNT = DEF_FAULTS + 5 };
+enum {
+    DEF_PART,
+    DEF_FROM,
+    DEF_WORDS,
+    DEF_COPY,
+    DEF_CLEAR = DEF_COPY + PATCH_WORDS,
+    DEF_FAULTS = DEF_CLEAR + PATCH_WORDS,
+    DEF_COUNT = DEF_FAULTS + 5
+};
 
-static void default_defs(struct asm_def defs[DEF_COUNT])
-{
+static void default_defs(struct asm_def defs[DEF_COUNT]) {
     static const struct asm_def all[DEF_COUNT] = {
-        { "PART", 0 }, { "RESIDENT_FROM", 0 }, { "RESIDENT_WORDS", 1 },
-        { "COPY_W0", 0 }, { "COPY_W1", 0 }, { "COPY_W2", 0 }, { "COPY_W3", 0 },
-        { "CLEAR_W0", 0 }, { "CLEAR_W1", 0 }, { "CLEAR_W2", 0 }, { "CLEAR_W3", 0 },
-        { "RT_LOADER_BAD_TILE", RT_LOADER_BAD_TILE },
-        { "RT_LOADER_BAD_SEQUENCE", RT_LOADER_BAD_SEQUENCE },
-        { "RT_LOADER_BAD_FLAGS", RT_LOADER_BAD_FLAGS },
-        { "RT_LOADER_BAD_RESERVED", RT_LOADER_BAD_RESERVED },
-        { "RT_LOADER_BAD_DESCRIPTOR", RT_LOADER_BAD_DESCRIPTOR },
+        {"PART", 0},
+        {"RESIDENT_FROM", 0},
+        {"RESIDENT_WORDS", 1},
+        {"COPY_W0", 0},
+        {"COPY_W1", 0},
+        {"COPY_W2", 0},
+        {"COPY_W3", 0},
+        {"CLEAR_W0", 0},
+        {"CLEAR_W1", 0},
+        {"CLEAR_W2", 0},
+        {"CLEAR_W3", 0},
+        {"RT_LOADER_BAD_TILE", RT_LOADER_BAD_TILE},
+        {"RT_LOADER_BAD_SEQUENCE", RT_LOADER_BAD_SEQUENCE},
+        {"RT_LOADER_BAD_FLAGS", RT_LOADER_BAD_FLAGS},
+        {"RT_LOADER_BAD_RESERVED", RT_LOADER_BAD_RESERVED},
+        {"RT_LOADER_BAD_DESCRIPTOR", RT_LOADER_BAD_DESCRIPTOR},
     };
     memcpy(defs, all, sizeof(all));
 }
 
-static int link_sections(const struct asm_object *object, const char *low, uint32_t low_addr,
-    const char *high, uint32_t high_addr, struct arena *a, struct asm_image **ret, struct err *err)
-{
+static int link_sections(
+    const struct asm_object *object, const char *low, uint32_t low_addr, const char *high,
+    uint32_t high_addr, struct arena *a, struct asm_image **ret, struct err *err) {
     const struct asm_placement places[] = {
-        { .section = low, .addr = low_addr },
-        { .section = high, .addr = high_addr },
+        {.section = low, .addr = low_addr},
+        {.section = high, .addr = high_addr},
     };
     return asm_link(&object, 1, places, 2, NULL, 0, a, ret, err);
 }
 
-static const struct asm_segment *segment_at(const struct asm_image *image, uint32_t addr)
-{
+static const struct asm_segment *segment_at(const struct asm_image *image, uint32_t addr) {
     for (size_t i = 0; i < image->segment_count; i++) {
         if (image->segments[i].addr == addr) {
             return &image->segments[i];
@@ -50,12 +63,12 @@ static const struct asm_segment *segment_at(const struct asm_image *image, uint3
 }
 
 /* Words of the composed loops become symbols of the second part. */
-static int take_words(
-    const struct asm_image *image, uint32_t addr, struct asm_def *defs, struct err *err)
-{
+static int
+take_words(const struct asm_image *image, uint32_t addr, struct asm_def *defs, struct err *err) {
     const struct asm_segment *segment = segment_at(image, addr);
     if (segment == NULL || segment->size != 4 * PATCH_WORDS) {
-        return err_set(err, ERR_ASM, "loader: composed loop at 0x%x is not %d words", (unsigned)addr,
+        return err_set(
+            err, ERR_ASM, "loader: composed loop at 0x%x is not %d words", (unsigned)addr,
             PATCH_WORDS);
     }
     for (int i = 0; i < PATCH_WORDS; i++) {
@@ -68,8 +81,8 @@ static int take_words(
     return 0;
 }
 
-int runtime_loader(struct arena *a, const uint8_t **ret_bytes, uint32_t *ret_size, struct err *err)
-{
+int runtime_loader(
+    struct arena *a, const uint8_t **ret_bytes, uint32_t *ret_size, struct err *err) {
     struct asm_source source = runtime_text_loader();
     struct asm_object *object = NULL;
     struct asm_image *image = NULL;
@@ -78,8 +91,7 @@ int runtime_loader(struct arena *a, const uint8_t **ret_bytes, uint32_t *ret_siz
 
     int r = asm_assemble(&source, ISA_SUPERVISOR, defs, DEF_COUNT, a, &object, err);
     if (r == 0) {
-        r = link_sections(
-            object, ".clear", TARGET_MEM_BASE, ".copy", COPY_ADDR, a, &image, err);
+        r = link_sections(object, ".clear", TARGET_MEM_BASE, ".copy", COPY_ADDR, a, &image, err);
     }
     if (r == 0) {
         r = take_words(image, TARGET_MEM_BASE, &defs[DEF_CLEAR], err);
@@ -126,8 +138,7 @@ int runtime_loader(struct arena *a, const uint8_t **ret_bytes, uint32_t *ret_siz
     return 0;
 }
 
-const char *runtime_loader_fault(uint32_t code)
-{
+const char *runtime_loader_fault(uint32_t code) {
     switch (code) {
     case RT_LOADER_BAD_TILE:
         return "the frame is for another tile";

@@ -13,34 +13,27 @@
 #define WINDOW_FIELD 0x200u  /* destination field of 0x50000: units of 32 bytes from 0x4C000 */
 
 /* First words of packets, device fact sheet 6.3: format in [31:29], end of stream in [27:26]. */
-#define WRITE_LONG   0xA0000000u
-#define READ_SHORT   0xC0000000u
-#define READ_LONG    0xE0000000u
-#define STREAM_END   0x0C000000u
+#define WRITE_LONG 0xA0000000u
+#define READ_SHORT 0xC0000000u
+#define READ_LONG  0xE0000000u
+#define STREAM_END 0x0C000000u
 
 #define GRANT_WORD_BITS 24 /* of the first grant word */
 
-int runtime_assemble(struct arena *a, struct asm_object **ret, struct err *err)
-{
+int runtime_assemble(struct arena *a, struct asm_object **ret, struct err *err) {
     static const struct asm_def defs[] = {
-        { "RT_GRANT", RT_GRANT },
-        { "RT_HEADERS", RT_HEADERS },
-        { "RT_STAGING", RT_STAGING },
-        { "RT_STATE", RT_STATE },
-        { "RT_PROGRAM", RT_PROGRAM },
+        {"RT_GRANT", RT_GRANT}, {"RT_HEADERS", RT_HEADERS}, {"RT_STAGING", RT_STAGING},
+        {"RT_STATE", RT_STATE}, {"RT_PROGRAM", RT_PROGRAM},
     };
     struct asm_source source = runtime_text_runtime();
-    return asm_assemble(
-        &source, ISA_SUPERVISOR, defs, sizeof(defs) / sizeof(defs[0]), a, ret, err);
+    return asm_assemble(&source, ISA_SUPERVISOR, defs, sizeof(defs) / sizeof(defs[0]), a, ret, err);
 }
 
-static uint32_t window_field(uint32_t addr)
-{
+static uint32_t window_field(uint32_t addr) {
     return WINDOW_FIELD | (addr - RT_GRANT) >> 5;
 }
 
-void runtime_headers(struct physical_tile tile, uint32_t rank, uint32_t ret[RT_HEADER_WORDS])
-{
+void runtime_headers(struct physical_tile tile, uint32_t rank, uint32_t ret[RT_HEADER_WORDS]) {
     const uint32_t source = (uint32_t)tile.n << 15;
     const uint32_t odd = (uint32_t)(tile.n & 1) << 31;
     uint32_t *reads = ret;
@@ -63,12 +56,11 @@ void runtime_headers(struct physical_tile tile, uint32_t rank, uint32_t ret[RT_H
     close[1] = odd;
 }
 
-void runtime_grant(struct physical_tile owner, const bool *participates, uint32_t ret[2])
-{
+void runtime_grant(struct physical_tile owner, const bool *participates, uint32_t ret[2]) {
     ret[0] = 0;
     ret[1] = 0;
     for (uint16_t n = 0; n < TARGET_TILES; n++) {
-        struct physical_tile tile = { n };
+        struct physical_tile tile = {n};
         if (!participates[n] || target_host_owner(tile).n != owner.n) {
             continue;
         }

@@ -36,25 +36,22 @@ struct bench {
 
 static uint32_t seed = 1;
 
-static uint32_t random_bits(void)
-{
+static uint32_t random_bits(void) {
     seed = seed * 1664525u + 1013904223u;
     return seed >> 8;
 }
 
 /* An f16 value in about [-scale, scale]. */
-static uint16_t random_half(double scale)
-{
+static uint16_t random_half(double scale) {
     double u = (double)random_bits() / (1 << 23) - 1.0;
     return f16_from_f64(u * scale);
 }
 
-static void bench_init(struct bench *b, const struct kernel_variant *v)
-{
+static void bench_init(struct bench *b, const struct kernel_variant *v) {
     memset(b, 0, sizeof(*b));
     arena_init(&b->arena, 64u << 20);
     b->variant = *v;
-    struct sim_options options = { .threads = 1, .trace_tile = -1 };
+    struct sim_options options = {.threads = 1, .trace_tile = -1};
     b->tile = sim_tile_new(&options);
     ck_assert_ptr_nonnull(b->tile);
     b->before = malloc(TARGET_MEM_SIZE);
@@ -64,8 +61,7 @@ static void bench_init(struct bench *b, const struct kernel_variant *v)
     memset(b->may_write + (AREAS - TARGET_MEM_BASE), 1, 6 * AREA_BYTES);
 }
 
-static void bench_done(struct bench *b)
-{
+static void bench_done(struct bench *b) {
     sim_tile_free(b->tile);
     free(b->before);
     free(b->after);
@@ -73,55 +69,50 @@ static void bench_done(struct bench *b)
     arena_done(&b->arena);
 }
 
-static void put_bytes(struct bench *b, uint32_t addr, const void *bytes, size_t n)
-{
+static void put_bytes(struct bench *b, uint32_t addr, const void *bytes, size_t n) {
     ck_assert_uint_le(addr + n, TARGET_MEM_END);
     memcpy(b->before + (addr - TARGET_MEM_BASE), bytes, n);
 }
 
-static void put_half(struct bench *b, uint32_t addr, uint16_t bits)
-{
+static void put_half(struct bench *b, uint32_t addr, uint16_t bits) {
     put_bytes(b, addr, &bits, 2);
 }
 
-static double get_half(const uint8_t *memory, uint32_t addr)
-{
+static double get_half(const uint8_t *memory, uint32_t addr) {
     uint16_t bits;
     memcpy(&bits, memory + (addr - TARGET_MEM_BASE), 2);
     return f16_to_f32(bits);
 }
 
-static double get_float(const uint8_t *memory, uint32_t addr)
-{
+static double get_float(const uint8_t *memory, uint32_t addr) {
     float value;
     memcpy(&value, memory + (addr - TARGET_MEM_BASE), 4);
     return value;
 }
 
-static void allow_write(struct bench *b, uint32_t addr, uint32_t n)
-{
+static void allow_write(struct bench *b, uint32_t addr, uint32_t n) {
     ck_assert_uint_le(addr + n, TARGET_MEM_END);
     memset(b->may_write + (addr - TARGET_MEM_BASE), 1, n);
 }
 
-static void fail_with(const struct bench *b, const char *what, const struct err *err)
-{
+static void fail_with(const struct bench *b, const char *what, const struct err *err) {
     char symbol[48];
-    ck_abort_msg("%s: %s: %s: %s", kernel_symbol(&b->variant, symbol, sizeof(symbol)), what,
-        err->where, err->text);
+    ck_abort_msg(
+        "%s: %s: %s: %s", kernel_symbol(&b->variant, symbol, sizeof(symbol)), what, err->where,
+        err->text);
 }
 
 /* Kernel and caller, linked and put into memory; returns the entry. */
-static uint32_t load_code(struct bench *b)
-{
-    struct err err = { 0 };
+static uint32_t load_code(struct bench *b) {
+    struct err err = {0};
     char symbol[48];
     kernel_symbol(&b->variant, symbol, sizeof(symbol));
-    char *caller = arena_printf(&b->arena,
+    char *caller = arena_printf(
+        &b->arena,
         ".supervisor\n.globl start\nstart:\n setzi $m2, %u\n get $m11, $SCOUNT_L\n"
         " call $m10, %s\n get $m9, $SCOUNT_L\n trap 0\n",
         DESCRIPTOR, symbol);
-    struct asm_source source = { "caller", caller, strlen(caller) };
+    struct asm_source source = {"caller", caller, strlen(caller)};
     struct asm_object *objects[2];
     if (asm_assemble(&source, ISA_SUPERVISOR, NULL, 0, &b->arena, &objects[0], &err) != 0) {
         fail_with(b, "caller", &err);
@@ -129,10 +120,11 @@ static uint32_t load_code(struct bench *b)
     if (kernel_assemble(&b->variant, &b->arena, &objects[1], &err) != 0) {
         fail_with(b, "assemble", &err);
     }
-    struct asm_placement place = { ".text", TEXT_BASE, TEXT_LIMIT };
+    struct asm_placement place = {".text", TEXT_BASE, TEXT_LIMIT};
     struct asm_image *image = NULL;
-    if (asm_link((const struct asm_object *const *)objects, 2, &place, 1, NULL, 0, &b->arena,
-            &image, &err) != 0) {
+    if (asm_link(
+            (const struct asm_object *const *)objects, 2, &place, 1, NULL, 0, &b->arena, &image,
+            &err) != 0) {
         fail_with(b, "link", &err);
     }
     for (size_t i = 0; i < image->segment_count; i++) {
@@ -145,16 +137,16 @@ static uint32_t load_code(struct bench *b)
     return entry;
 }
 
-static void run(struct bench *b)
-{
-    struct err err = { 0 };
+static void run(struct bench *b) {
+    struct err err = {0};
     put_bytes(b, DESCRIPTOR, b->words, sizeof(b->words));
     uint32_t entry = load_code(b);
-    ck_assert_int_eq(
-        sim_tile_write(b->tile, TARGET_MEM_BASE, b->before, TARGET_MEM_SIZE, &err), 0);
+    ck_assert_int_eq(sim_tile_write(b->tile, TARGET_MEM_BASE, b->before, TARGET_MEM_SIZE, &err), 0);
     for (int w = 0; w < 6; w++) {
-        ck_assert_int_eq(sim_tile_set(b->tile, SIM_SUPERVISOR, 's', 0x21 + w,
-                             AREAS + AREA_BYTES * (uint32_t)w, &err), 0);
+        ck_assert_int_eq(
+            sim_tile_set(
+                b->tile, SIM_SUPERVISOR, 's', 0x21 + w, AREAS + AREA_BYTES * (uint32_t)w, &err),
+            0);
     }
     ck_assert_int_eq(sim_tile_set(b->tile, SIM_SUPERVISOR, 'p', 0, entry, &err), 0);
     sim_tile_start(b->tile, SIM_SUPERVISOR);
@@ -162,16 +154,16 @@ static void run(struct bench *b)
     sim_tile_run(b->tile, CYCLE_LIMIT, &stopped);
     char symbol[48];
     kernel_symbol(&b->variant, symbol, sizeof(symbol));
-    ck_assert_msg(stopped.why == SIM_STOP_EXCEPTION && stopped.context == SIM_SUPERVISOR &&
-                      stopped.etype == 2,
+    ck_assert_msg(
+        stopped.why == SIM_STOP_EXCEPTION && stopped.context == SIM_SUPERVISOR &&
+            stopped.etype == 2,
         "%s stopped: why %d, context %d, exception %d at 0x%x", symbol, stopped.why,
         stopped.context, stopped.etype, stopped.pc);
     uint64_t from = 0, to = 0;
     ck_assert_int_eq(sim_tile_get(b->tile, SIM_SUPERVISOR, 'm', 11, &from, &err), 0);
     ck_assert_int_eq(sim_tile_get(b->tile, SIM_SUPERVISOR, 'm', 9, &to, &err), 0);
     b->cycles = (uint32_t)(to - from);
-    ck_assert_int_eq(
-        sim_tile_read(b->tile, TARGET_MEM_BASE, b->after, TARGET_MEM_SIZE, &err), 0);
+    ck_assert_int_eq(sim_tile_read(b->tile, TARGET_MEM_BASE, b->after, TARGET_MEM_SIZE, &err), 0);
     for (uint32_t i = 0; i < TARGET_MEM_SIZE; i++) {
         if (!b->may_write[i] && b->before[i] != b->after[i]) {
             ck_abort_msg("%s wrote 0x%x, no output", symbol, TARGET_MEM_BASE + i);
@@ -180,9 +172,8 @@ static void run(struct bench *b)
 }
 
 /* The cost formula must be honest: within 15 % and 60 cycles. */
-static void check_cycles(const struct bench *b, uint32_t d0, uint32_t d1, uint32_t d2)
-{
-    uint32_t dims[3] = { d0, d1, d2 };
+static void check_cycles(const struct bench *b, uint32_t d0, uint32_t d1, uint32_t d2) {
+    uint32_t dims[3] = {d0, d1, d2};
     uint32_t predicted = kernel_cycles(&b->variant, dims);
     double difference = fabs((double)predicted - b->cycles);
     char symbol[48];
@@ -190,17 +181,19 @@ static void check_cycles(const struct bench *b, uint32_t d0, uint32_t d1, uint32
     if (getenv("KERNEL_CYCLES") != NULL) {
         printf("%s %u %u %u: %u cycles, predicted %u\n", symbol, d0, d1, d2, b->cycles, predicted);
     }
-    ck_assert_msg(difference <= 0.15 * b->cycles || difference <= 60,
-        "%s %u %u %u: %u cycles, predicted %u", symbol, d0, d1, d2, b->cycles, predicted);
+    ck_assert_msg(
+        difference <= 0.15 * b->cycles || difference <= 60, "%s %u %u %u: %u cycles, predicted %u",
+        symbol, d0, d1, d2, b->cycles, predicted);
 }
 
 static void check_value(
-    struct bench *b, const char *what, uint32_t r, uint32_t c, double got, double want, double tol)
-{
+    struct bench *b, const char *what, uint32_t r, uint32_t c, double got, double want,
+    double tol) {
     char symbol[48];
     double ratio = fabs(got - want) / tol;
     if (!(ratio <= 1.0)) {
-        ck_abort_msg("%s %s (%u, %u): %.9g, expected %.9g within %.3g",
+        ck_abort_msg(
+            "%s %s (%u, %u): %.9g, expected %.9g within %.3g",
             kernel_symbol(&b->variant, symbol, sizeof(symbol)), what, r, c, got, want, tol);
     }
     if (ratio > b->worst) {
@@ -208,8 +201,7 @@ static void check_value(
     }
 }
 
-static double activate(enum kernel_act act, double x)
-{
+static double activate(enum kernel_act act, double x) {
     switch (act) {
     case ACT_RELU:
         return x > 0 ? x : 0;
@@ -227,18 +219,15 @@ static double activate(enum kernel_act act, double x)
 }
 
 /* One rounding to f16 of a value that carries `error`; saturates as the device does. */
-static double half_tolerance(double want, double error)
-{
+static double half_tolerance(double want, double error) {
     return 0.501 * ldexp(fmax(fabs(want), 0x1p-14), -10) + 0x1p-25 + error;
 }
 
-static double saturate(double x)
-{
+static double saturate(double x) {
     return fmax(-65504.0, fmin(65504.0, x));
 }
 
-static uint32_t element_addr(uint32_t base, uint32_t rows, uint32_t r, uint32_t c)
-{
+static uint32_t element_addr(uint32_t base, uint32_t rows, uint32_t r, uint32_t c) {
     return base + 2 * ((c / 16 * rows + r) * 16 + c % 16);
 }
 
@@ -250,13 +239,11 @@ struct gemm_case {
     uint32_t x, w, bias, out, scratch; /* addresses */
 };
 
-static uint32_t weight_addr(const struct gemm_case *g, uint32_t channel, uint32_t k)
-{
+static uint32_t weight_addr(const struct gemm_case *g, uint32_t channel, uint32_t k) {
     return g->w + 2 * (((channel / 8 * g->groups + k / 16) * 8 + channel % 8) * 16 + k % 16);
 }
 
-static void check_gemm(const struct gemm_case *g)
-{
+static void check_gemm(const struct gemm_case *g) {
     struct bench b;
     bench_init(&b, &g->v);
     const uint32_t columns = 16 * g->panels, depth = 16 * g->groups;
@@ -302,8 +289,8 @@ static void check_gemm(const struct gemm_case *g)
             } else {
                 double want = activate(g->v.act, sum);
                 double got = get_half(b.after, element_addr(g->out, g->rows, r, c));
-                check_value(&b, "out", r, c, got, saturate(want),
-                    half_tolerance(want, 1.2 * error + 1e-6));
+                check_value(
+                    &b, "out", r, c, got, saturate(want), half_tolerance(want, 1.2 * error + 1e-6));
             }
         }
     }
@@ -312,8 +299,7 @@ static void check_gemm(const struct gemm_case *g)
 }
 
 /* Operands as a placer would put them: x in region 0, partials alone in a pair. */
-static void place_gemm(struct gemm_case *g)
-{
+static void place_gemm(struct gemm_case *g) {
     g->x = REGION0 + 8;
     g->w = g->v.w_region1 ? REGION1 + 2 * PAIR + 16 : REGION0 + 0x8000;
     g->bias = REGION0 + 0x7000;
@@ -321,15 +307,17 @@ static void place_gemm(struct gemm_case *g)
     g->scratch = REGION1 + 10 * PAIR + 0x100;
 }
 
-START_TEST(gemm_shapes)
-{
-    static const uint32_t rows[] = { 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 18, 19, 25, 60 };
-    static const uint32_t groups[] = { 1, 2, 5, 16 };
+START_TEST(gemm_shapes) {
+    static const uint32_t rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 18, 19, 25, 60};
+    static const uint32_t groups[] = {1, 2, 5, 16};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         for (size_t j = 0; j < 4; j++) {
             for (uint32_t panels = 1; panels <= 2; panels++) {
-                struct gemm_case g = { .v = { .id = KERNEL_GEMM_AMP }, .rows = rows[i],
-                    .groups = groups[j], .panels = panels };
+                struct gemm_case g = {
+                    .v = {.id = KERNEL_GEMM_AMP},
+                    .rows = rows[i],
+                    .groups = groups[j],
+                    .panels = panels};
                 g.v.w_region1 = (i + j) & 1;
                 g.v.out_f32 = (i + j / 2 + panels) & 1;
                 g.v.has_bias = !g.v.out_f32 && (i & 1);
@@ -341,15 +329,20 @@ START_TEST(gemm_shapes)
 }
 END_TEST
 
-START_TEST(gemm_variants)
-{
-    static const uint32_t shapes[][3] = { { 13, 3, 3 }, { 3, 9, 3 } };
+START_TEST(gemm_variants) {
+    static const uint32_t shapes[][3] = {{13, 3, 3}, {3, 9, 3}};
     for (int act = 0; act < ACT_COUNT; act++) {
         for (int bits = 0; bits < 8; bits++) {
             const uint32_t *shape = shapes[bits >> 2];
-            struct gemm_case g = { .v = { .id = KERNEL_GEMM_AMP, .act = act, .has_bias = bits & 1,
-                .w_region1 = bits >> 1 & 1 }, .rows = shape[0], .groups = shape[1],
-                .panels = shape[2] };
+            struct gemm_case g = {
+                .v =
+                    {.id = KERNEL_GEMM_AMP,
+                     .act = act,
+                     .has_bias = bits & 1,
+                     .w_region1 = bits >> 1 & 1},
+                .rows = shape[0],
+                .groups = shape[1],
+                .panels = shape[2]};
             place_gemm(&g);
             check_gemm(&g);
         }
@@ -358,27 +351,31 @@ START_TEST(gemm_variants)
 END_TEST
 
 /* Each operand in turn ends, over-read included, with tile memory: reading more would fault. */
-START_TEST(gemm_over_read)
-{
+START_TEST(gemm_over_read) {
     for (int f32 = 0; f32 <= 1; f32++) {
         for (uint32_t rows = 1; rows <= 19; rows += 3) {
-            struct gemm_case g = { .v = { .id = KERNEL_GEMM_AMP, .has_bias = !f32,
-                .out_f32 = f32 }, .rows = rows, .groups = 2, .panels = 2 };
+            struct gemm_case g = {
+                .v = {.id = KERNEL_GEMM_AMP, .has_bias = !f32, .out_f32 = f32},
+                .rows = rows,
+                .groups = 2,
+                .panels = 2};
             struct kernel_operand operands[6];
             int count = 0;
             kernel_operands(&g.v, operands, &count);
             for (int i = 0; i < count; i++) {
                 place_gemm(&g);
-                uint32_t bytes = operands[i].word == GEMM_X ? rows * 64
-                               : operands[i].word == GEMM_W ? 2048
-                               : operands[i].word == GEMM_OUT ? rows * 32 * (f32 ? 4 : 2)
-                               : operands[i].word == GEMM_BIAS ? 64
-                               : kernel_scratch_bytes(&g.v, rows);
-                uint32_t addr = (TARGET_MEM_END - bytes - operands[i].over_read) &
-                                ~(operands[i].align - 1u);
-                *(operands[i].word == GEMM_X ? &g.x : operands[i].word == GEMM_W ? &g.w
-                        : operands[i].word == GEMM_OUT ? &g.out
-                        : operands[i].word == GEMM_BIAS ? &g.bias : &g.scratch) = addr;
+                uint32_t bytes = operands[i].word == GEMM_X      ? rows * 64
+                                 : operands[i].word == GEMM_W    ? 2048
+                                 : operands[i].word == GEMM_OUT  ? rows * 32 * (f32 ? 4 : 2)
+                                 : operands[i].word == GEMM_BIAS ? 64
+                                                                 : kernel_scratch_bytes(&g.v, rows);
+                uint32_t addr =
+                    (TARGET_MEM_END - bytes - operands[i].over_read) & ~(operands[i].align - 1u);
+                *(operands[i].word == GEMM_X      ? &g.x
+                  : operands[i].word == GEMM_W    ? &g.w
+                  : operands[i].word == GEMM_OUT  ? &g.out
+                  : operands[i].word == GEMM_BIAS ? &g.bias
+                                                  : &g.scratch) = addr;
                 check_gemm(&g);
             }
         }
@@ -388,9 +385,8 @@ END_TEST
 
 /* ---- elementwise ------------------------------------------------------------------------- */
 
-static void check_unary(enum kernel_act act, uint32_t n, bool in_place, double scale)
-{
-    struct kernel_variant v = { .id = KERNEL_UNARY, .act = act };
+static void check_unary(enum kernel_act act, uint32_t n, bool in_place, double scale) {
+    struct kernel_variant v = {.id = KERNEL_UNARY, .act = act};
     struct bench b;
     bench_init(&b, &v);
     uint32_t x = TARGET_MEM_END - 32 * n, out = in_place ? x : REGION0 + 8;
@@ -404,17 +400,17 @@ static void check_unary(enum kernel_act act, uint32_t n, bool in_place, double s
     run(&b);
     for (uint32_t i = 0; i < 16 * n; i++) {
         double want = activate(act, get_half(b.before, x + 2 * i));
-        check_value(&b, "out", i, 0, get_half(b.after, out + 2 * i), want,
+        check_value(
+            &b, "out", i, 0, get_half(b.after, out + 2 * i), want,
             half_tolerance(want, act == ACT_NONE ? 0 : 1e-6));
     }
     check_cycles(&b, n, 0, 0);
     bench_done(&b);
 }
 
-START_TEST(unary_shapes)
-{
+START_TEST(unary_shapes) {
     for (int act = 0; act < ACT_COUNT; act++) {
-        static const uint32_t n[] = { 1, 2, 3, 5, 24, 67 };
+        static const uint32_t n[] = {1, 2, 3, 5, 24, 67};
         for (size_t i = 0; i < sizeof(n) / sizeof(n[0]); i++) {
             check_unary(act, n[i], i & 1, i < 3 ? 6 : 0.01);
         }
@@ -423,9 +419,8 @@ START_TEST(unary_shapes)
 END_TEST
 
 /* Every finite half through every activation. */
-START_TEST(unary_all_halves)
-{
-    struct kernel_variant v = { .id = KERNEL_UNARY, .act = (enum kernel_act)_i };
+START_TEST(unary_all_halves) {
+    struct kernel_variant v = {.id = KERNEL_UNARY, .act = (enum kernel_act)_i};
     struct bench b;
     bench_init(&b, &v);
     uint32_t count = 0;
@@ -441,16 +436,16 @@ START_TEST(unary_all_halves)
     run(&b);
     for (uint32_t i = 0; i < count; i++) {
         double x = get_half(b.before, REGION1 + 2 * i), want = activate(v.act, x);
-        check_value(&b, "out", i, 0, get_half(b.after, REGION1 + 2 * i), want,
+        check_value(
+            &b, "out", i, 0, get_half(b.after, REGION1 + 2 * i), want,
             half_tolerance(want, v.act == ACT_NONE || v.act == ACT_RELU ? 0 : 5e-7));
     }
     bench_done(&b);
 }
 END_TEST
 
-static void check_add(enum kernel_act act, uint32_t n, int alias)
-{
-    struct kernel_variant v = { .id = KERNEL_ADD, .act = act };
+static void check_add(enum kernel_act act, uint32_t n, int alias) {
+    struct kernel_variant v = {.id = KERNEL_ADD, .act = act};
     struct bench b;
     bench_init(&b, &v);
     uint32_t a = TARGET_MEM_END - 64 * n, c = TARGET_MEM_END - 32 * n;
@@ -468,17 +463,17 @@ static void check_add(enum kernel_act act, uint32_t n, int alias)
     for (uint32_t i = 0; i < 16 * n; i++) {
         double sum = get_half(b.before, a + 2 * i) + get_half(b.before, c + 2 * i);
         double want = saturate(activate(act, sum));
-        check_value(&b, "out", i, 0, get_half(b.after, out + 2 * i), want,
+        check_value(
+            &b, "out", i, 0, get_half(b.after, out + 2 * i), want,
             half_tolerance(want, act < ACT_TANH ? 0 : 1e-6 + fabs(want) * 0x1p-22));
     }
     check_cycles(&b, n, 0, 0);
     bench_done(&b);
 }
 
-START_TEST(add_shapes)
-{
+START_TEST(add_shapes) {
     for (int act = 0; act < ACT_COUNT; act++) {
-        static const uint32_t n[] = { 1, 2, 5, 40 };
+        static const uint32_t n[] = {1, 2, 5, 40};
         for (int i = 0; i < 4; i++) {
             check_add(act, n[i], i % 3);
         }
@@ -486,9 +481,8 @@ START_TEST(add_shapes)
 }
 END_TEST
 
-static void check_add_row(enum kernel_act act, uint32_t rows, uint32_t panels, bool in_place)
-{
-    struct kernel_variant v = { .id = KERNEL_ADD_ROW, .act = act };
+static void check_add_row(enum kernel_act act, uint32_t rows, uint32_t panels, bool in_place) {
+    struct kernel_variant v = {.id = KERNEL_ADD_ROW, .act = act};
     struct bench b;
     bench_init(&b, &v);
     uint32_t bytes = rows * panels * 32;
@@ -508,9 +502,11 @@ static void check_add_row(enum kernel_act act, uint32_t rows, uint32_t panels, b
     run(&b);
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t c = 0; c < 16 * panels; c++) {
-            double want = activate(act, get_half(b.before, element_addr(x, rows, r, c)) +
-                                            get_half(b.before, row + 2 * c));
-            check_value(&b, "out", r, c, get_half(b.after, element_addr(out, rows, r, c)), want,
+            double want = activate(
+                act,
+                get_half(b.before, element_addr(x, rows, r, c)) + get_half(b.before, row + 2 * c));
+            check_value(
+                &b, "out", r, c, get_half(b.after, element_addr(out, rows, r, c)), want,
                 half_tolerance(want, act < ACT_TANH ? 0 : 1e-6));
         }
     }
@@ -518,10 +514,8 @@ static void check_add_row(enum kernel_act act, uint32_t rows, uint32_t panels, b
     bench_done(&b);
 }
 
-START_TEST(add_row_shapes)
-{
-    static const uint32_t shapes[][2] = { { 1, 1 }, { 1, 7 }, { 2, 3 }, { 5, 4 }, { 6, 1 },
-        { 7, 3 }, { 40, 2 } };
+START_TEST(add_row_shapes) {
+    static const uint32_t shapes[][2] = {{1, 1}, {1, 7}, {2, 3}, {5, 4}, {6, 1}, {7, 3}, {40, 2}};
     for (int act = 0; act < ACT_COUNT; act++) {
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
             check_add_row(act, shapes[i][0], shapes[i][1], i & 1);
@@ -532,10 +526,9 @@ END_TEST
 
 /* ---- reduction, softmax ------------------------------------------------------------------ */
 
-static void check_reduce(
-    enum kernel_act act, bool has_bias, uint32_t parts, uint32_t rows, uint32_t panels)
-{
-    struct kernel_variant v = { .id = KERNEL_REDUCE, .act = act, .has_bias = has_bias };
+static void
+check_reduce(enum kernel_act act, bool has_bias, uint32_t parts, uint32_t rows, uint32_t panels) {
+    struct kernel_variant v = {.id = KERNEL_REDUCE, .act = act, .has_bias = has_bias};
     struct bench b;
     bench_init(&b, &v);
     uint32_t bytes = rows * panels * 64, stride = bytes + 24;
@@ -563,14 +556,15 @@ static void check_reduce(
         for (uint32_t c = 0; c < 16 * panels; c++) {
             float sum = 0; /* same order, same roundings: bits match but for the activation */
             for (uint32_t p = 0; p < parts; p++) {
-                sum += (float)get_float(b.before,
-                    in + stride * p + 4 * ((c / 16 * rows + r) * 16 + c % 16));
+                sum += (float)get_float(
+                    b.before, in + stride * p + 4 * ((c / 16 * rows + r) * 16 + c % 16));
             }
             if (has_bias) {
                 sum += (float)get_half(b.before, bias + 2 * c);
             }
             double want = activate(act, sum);
-            check_value(&b, "out", r, c, get_half(b.after, element_addr(out, rows, r, c)), want,
+            check_value(
+                &b, "out", r, c, get_half(b.after, element_addr(out, rows, r, c)), want,
                 half_tolerance(want, act < ACT_TANH ? 0 : 1e-6));
         }
     }
@@ -578,10 +572,9 @@ static void check_reduce(
     bench_done(&b);
 }
 
-START_TEST(reduce_shapes)
-{
-    static const uint32_t shapes[][3] = { { 1, 1, 1 }, { 2, 1, 5 }, { 3, 4, 2 }, { 7, 6, 1 },
-        { 2, 25, 2 }, { 16, 8, 3 } };
+START_TEST(reduce_shapes) {
+    static const uint32_t shapes[][3] = {{1, 1, 1}, {2, 1, 5},  {3, 4, 2},
+                                         {7, 6, 1}, {2, 25, 2}, {16, 8, 3}};
     for (int act = 0; act < ACT_COUNT; act++) {
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
             check_reduce(act, (i + act) & 1, shapes[i][0], shapes[i][1], shapes[i][2]);
@@ -590,16 +583,16 @@ START_TEST(reduce_shapes)
 }
 END_TEST
 
-static void check_softmax(uint32_t rows, uint32_t columns, double scale)
-{
-    struct kernel_variant v = { .id = KERNEL_SOFTMAX };
+static void check_softmax(uint32_t rows, uint32_t columns, double scale) {
+    struct kernel_variant v = {.id = KERNEL_SOFTMAX};
     struct bench b;
     bench_init(&b, &v);
     uint32_t panels = (columns + 15) / 16, bytes = rows * panels * 32;
     uint32_t x = TARGET_MEM_END - bytes, out = REGION1;
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t c = 0; c < 16 * panels; c++) { /* padding is finite, and larger */
-            put_half(&b, element_addr(x, rows, r, c),
+            put_half(
+                &b, element_addr(x, rows, r, c),
                 c < columns ? random_half(scale) : f16_from_f64(65504));
         }
     }
@@ -631,15 +624,14 @@ static void check_softmax(uint32_t rows, uint32_t columns, double scale)
     bench_done(&b);
 }
 
-START_TEST(softmax_shapes)
-{
-    static const uint32_t columns[] = { 1, 2, 3, 4, 7, 15, 16, 17, 31, 32, 33, 50, 65, 90, 96,
-        191, 192, 193, 384, 1000, 2048 };
-    static const uint32_t rows[] = { 1, 2, 5, 6, 13 };
+START_TEST(softmax_shapes) {
+    static const uint32_t columns[] = {1,  2,  3,  4,  7,   15,  16,  17,  31,   32,  33,
+                                       50, 65, 90, 96, 191, 192, 193, 384, 1000, 2048};
+    static const uint32_t rows[] = {1, 2, 5, 6, 13};
     for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
         for (size_t j = 0; j < 5; j++) {
             if (columns[i] < 2048 || rows[j] < 6) {
-                static const double scale[] = { 1, 8, 60000, 0.01 };
+                static const double scale[] = {1, 8, 60000, 0.01};
                 check_softmax(rows[j], columns[i], scale[(i + j) % 4]);
             }
         }
@@ -649,10 +641,9 @@ END_TEST
 
 /* ---- contracts --------------------------------------------------------------------------- */
 
-START_TEST(contracts)
-{
+START_TEST(contracts) {
     char a[48], c[48];
-    struct kernel_variant v = { .id = KERNEL_GEMM_AMP, .act = ACT_RELU, .out_f32 = true };
+    struct kernel_variant v = {.id = KERNEL_GEMM_AMP, .act = ACT_RELU, .out_f32 = true};
     ck_assert_str_eq(kernel_symbol(&v, a, sizeof(a)), "k_gemm_amp_1010");
     struct kernel_variant w = v;
     ck_assert(kernel_variant_equal(&v, &w));
@@ -665,8 +656,9 @@ START_TEST(contracts)
         for (int i = 0; i < k->operand_count; i++) {
             ck_assert_int_lt(k->operands[i].word, k->descriptor_words);
             for (int j = 0; j < k->operand_count; j++) { /* symmetric where both say so */
-                ck_assert(i == j || !(k->operands[i].separate >> j & 1) ||
-                          (k->operands[j].separate >> i & 1));
+                ck_assert(
+                    i == j || !(k->operands[i].separate >> j & 1) ||
+                    (k->operands[j].separate >> i & 1));
             }
         }
     }
@@ -676,7 +668,7 @@ START_TEST(contracts)
     ck_assert_int_eq(count, 4); /* no bias */
     ck_assert_int_eq(operands[1].memory, MEMORY_REGION1);
     ck_assert_int_eq(operands[2].memory, MEMORY_REGION1);
-    struct err err = { 0 };
+    struct err err = {0};
     struct arena arena;
     arena_init(&arena, 1u << 20);
     struct asm_object *object = NULL;
@@ -686,8 +678,7 @@ START_TEST(contracts)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("kernels");
     TCase *tc = tcase_create("kernels");
     tcase_set_timeout(tc, 300);
