@@ -297,7 +297,8 @@ static void message(struct encoder *e, const struct send_piece *s)
     stream(e, s, s->end - e->now, false);
 }
 
-bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret)
+bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a,
+    struct exchange_row *ret)
 {
     struct encoder e = {.l = l, .a = ret != NULL ? a : NULL, .plain = plain};
     if (e.a != NULL) {

@@ -75,7 +75,7 @@ struct exchange_options {
                            * by splitting any earlier instruction */
     bool try_paired;      /* own order only: also schedule with every eligible transfer paired and
                            * keep the shorter; exchange_phase.forms tells what became of each */
-    uint32_t effort;      /* own order only: policies tried, 0 = by size of the phase */
+    uint32_t effort;      /* own order only: rounds of list scheduling, 0 = by size of the phase */
     const uint32_t *order; /* given order of placement (vectors' `schedules`), NULL = choose */
     const struct exchange_switch *switches; /* base writes, ascending `after`; vectors */
     uint32_t switch_count;

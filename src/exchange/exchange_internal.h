@@ -113,6 +113,7 @@ struct problem {
     uint32_t *dep_first;  /* count + 1 */
     struct exchange_placed *placed;
     struct exchange_switch *switches;
+    int32_t latency_bound;
     bool try_rows;        /* encode at every insertion */
 };
 
@@ -123,7 +124,8 @@ int32_t leg_tail(const struct problem *p, const struct shape *s);
 
 /* encode.c: words of one row, rule 3.5. Returns false when a pair of controls cannot be aligned.
  * ret may be NULL: a trial. */
-bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret);
+bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a,
+    struct exchange_row *ret);
 
 /* lanes.c */
 int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset);

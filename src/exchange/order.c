@@ -4,8 +4,10 @@
  * on its endpoints (items not yet placed there). Placing a transfer can only make the other keys
  * worse: offsets rise, pressure falls. So a key that is recomputed when it reaches the top, and put
  * back if it has worsened, gives exactly the order that fresh keys would. Each policy weighs the
- * two parts differently; the shortest result wins, the earlier policy on a tie. The number of
- * policies is a matter of work, never of time, so that equal input gives equal rows.
+ * two parts differently; the shortest result wins, the earlier policy on a tie. Then the best one
+ * is repeated with a handicap on the lanes that ended last, which makes their transfers come
+ * sooner (a squeaky wheel gets the grease). All stops at once when the latency bound is reached.
+ * The number of rounds is a matter of work, never of time, so that equal input gives equal rows.
  */
 #include "exchange/exchange_internal.h"
 
@@ -29,6 +31,7 @@ struct greedy {
     uint32_t *waits;     /* predecessors not yet placed */
     uint32_t *succ_first, *succ;
     uint32_t window;
+    uint32_t *send_bias, *receive_bias; /* by lane: pressure added to what is left */
     uint32_t *spread;    /* transfers by rotation of the receiver, the order of first offers */
     uint32_t *next;      /* queue of ready transfers behind a source's window, + 1 */
     uint32_t *queue_head, *queue_tail, *open; /* by lane; open = entries in the heap */
@@ -90,10 +93,13 @@ static uint32_t pressure_of(const struct greedy *g, const struct shape *s)
 {
     const struct problem *p = g->p;
     const struct lane *l = &p->lanes[s->lane];
-    uint32_t most = l->send_left + (g->is_directional ? 0 : l->receive_left);
+    uint32_t most = g->send_bias[s->lane] + l->send_left +
+        (g->is_directional ? 0 : l->receive_left);
     for (uint32_t i = 0; i < s->leg_count; i++) {
-        l = &p->lanes[p->legs[s->first_leg + i].lane];
-        uint32_t here = l->receive_left + (g->is_directional ? 0 : l->send_left);
+        uint16_t lane = p->legs[s->first_leg + i].lane;
+        l = &p->lanes[lane];
+        uint32_t here = g->receive_bias[lane] + l->receive_left +
+            (g->is_directional ? 0 : l->send_left);
         most = here > most ? here : most;
     }
     return most;
@@ -251,17 +257,51 @@ static const struct policy policies[] = {
 
 #define POLICIES ((uint32_t)(sizeof policies / sizeof policies[0]))
 
-static uint32_t policy_count(const struct problem *p)
+struct effort {
+    uint32_t policies, rounds; /* rounds with bias after the policies */
+};
+
+static struct effort effort_of(const struct problem *p)
 {
-    if (p->options->effort != 0) {
-        return p->options->effort < POLICIES ? p->options->effort : POLICIES;
+    uint32_t n = p->options->effort;
+    if (n != 0) {
+        return (struct effort){n < POLICIES ? n : POLICIES, n > POLICIES ? n - POLICIES : 0};
     }
-    return p->count <= 4096 ? POLICIES : p->count <= 16384 ? 4 : p->count <= 65536 ? 2 : 1;
+    uint32_t legs = 0;
+    for (uint32_t t = 0; t < p->count; t++) {
+        legs += p->shapes[t].leg_count;
+    }
+    if (legs <= 2048) {
+        return (struct effort){POLICIES, 8};
+    }
+    if (legs <= 8192) {
+        return (struct effort){4, 4};
+    }
+    return (struct effort){legs <= 131072 ? 2 : 1, legs <= 32768 ? 2 : 0};
 }
 
-void order_choose(struct problem *p, uint32_t *order)
+/* Lanes that end in the last eighth get more weight, the later the more. */
+static void raise_bias(struct greedy *g)
 {
-    struct greedy g = {
+    const struct problem *p = g->p;
+    int32_t horizon = lanes_horizon(p);
+    int32_t from = horizon - horizon / 8;
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        const struct lane *l = &p->lanes[i];
+        g->send_bias[i] += l->send_end > from ? (uint32_t)(l->send_end - from) / 8 : 0;
+        g->receive_bias[i] += l->payload_end > from ? (uint32_t)(l->payload_end - from) / 8 : 0;
+    }
+}
+
+static void set_policy(struct greedy *g, uint32_t policy)
+{
+    g->is_directional = policies[policy].is_directional;
+    g->weight = policies[policy].weight;
+}
+
+static void make_greedy(struct greedy *g, struct problem *p)
+{
+    *g = (struct greedy){
         .p = p,
         .window = p->count <= 32768 ? WINDOW_WIDE : WINDOW_NARROW,
         .heap = ARENA_ARRAY(p->a, struct entry, (size_t)p->count + 1),
@@ -272,19 +312,31 @@ void order_choose(struct problem *p, uint32_t *order)
         .queue_head = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
         .queue_tail = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
         .open = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
+        .send_bias = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
+        .receive_bias = ARENA_ARRAY(p->a, uint32_t, p->lane_count),
     };
-    index_spread(&g);
-    index_successors(&g);
+    index_spread(g);
+    index_successors(g);
+}
+
+void order_choose(struct problem *p, uint32_t *order)
+{
+    struct greedy g;
+    make_greedy(&g, p);
     uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);
+    struct effort effort = effort_of(p);
     int32_t best = INT32_MAX;
-    uint32_t n = policy_count(p);
-    for (uint32_t i = 0; i < n; i++) {
-        g.is_directional = policies[i].is_directional;
-        g.weight = policies[i].weight;
+    uint32_t best_policy = 0;
+    for (uint32_t i = 0; i < effort.policies + effort.rounds && best > p->latency_bound; i++) {
+        if (i >= effort.policies) { /* the first round learns from the last policy's lanes */
+            raise_bias(&g);
+        }
+        set_policy(&g, i < effort.policies ? i : best_policy);
         run(&g, tried);
         int32_t horizon = lanes_horizon(p);
         if (horizon < best) {
             best = horizon;
+            best_policy = i < effort.policies ? i : best_policy;
             memcpy(order, tried, p->count * sizeof *order);
         }
     }

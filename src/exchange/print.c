@@ -51,8 +51,9 @@ static void print_step(const struct exchange_row *row, uint32_t i, const struct 
 static void print_row(const struct exchange_row *row, FILE *out)
 {
     struct physical_tile p = target_physical(row->tile);
-    fprintf(out, "tile %u (physical %u: row %d column %d sub %d): %u words, horizon %u", row->tile.n,
-        p.n, target_row(p), target_column(p), target_sub(p), row->word_count, row->horizon);
+    fprintf(out, "tile %u (physical %u: row %d column %d sub %d): %u words, horizon %u",
+        row->tile.n, p.n, target_row(p), target_column(p), target_sub(p), row->word_count,
+        row->horizon);
     if (row->incoming_base != 0) {
         fprintf(out, ", base 0x%x", row->incoming_base);
     }
@@ -73,8 +74,8 @@ static void print_row(const struct exchange_row *row, FILE *out)
 int exchange_print_phase(const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_phase *phase, FILE *out)
 {
-    fprintf(out, "phase: %u transfers, %u rows, horizon %u, bound %u, largest row %u bytes\n", count,
-        phase->row_count, phase->horizon, phase->lower_bound, phase->max_row_bytes);
+    fprintf(out, "phase: %u transfers, %u rows, horizon %u, bound %u, largest row %u bytes\n",
+        count, phase->row_count, phase->horizon, phase->lower_bound, phase->max_row_bytes);
     for (uint32_t i = 0; i < count; i++) {
         const struct exchange_transfer *t = &transfers[i];
         const struct exchange_placed *at = &phase->placed[i];

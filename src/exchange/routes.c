@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define LOW_ELEMENTS ((TARGET_REGION1 - TARGET_MEM_BASE) / TARGET_ELEMENT_BYTES)
+
 uint32_t element_mask(uint32_t addr, uint32_t bytes)
 {
     uint32_t mask = 0;
@@ -17,7 +19,7 @@ uint32_t element_mask(uint32_t addr, uint32_t bytes)
         uint32_t unit = low ? TARGET_ELEMENT_BYTES : 2 * TARGET_ELEMENT_BYTES;
         uint32_t base = low ? TARGET_MEM_BASE : TARGET_REGION1;
         uint32_t index = (at - base) / unit;
-        mask |= 1u << (index + (low ? 0 : (TARGET_REGION1 - TARGET_MEM_BASE) / TARGET_ELEMENT_BYTES));
+        mask |= 1u << (index + (low ? 0 : LOW_ELEMENTS));
         at = base + (index + 1) * unit;
     }
     return mask;
@@ -30,8 +32,8 @@ static int check_range(const char *what, uint32_t tile, uint32_t addr, uint32_t 
         return err_set(err, ERR_SCHEDULE, "%s tile %u, at most %d", what, tile, TARGET_TILES - 1);
     }
     if (addr % align != 0) {
-        return err_set(err, ERR_SCHEDULE, "%s address 0x%x of tile %u is not a multiple of %u", what,
-            addr, tile, align);
+        return err_set(err, ERR_SCHEDULE, "%s address 0x%x of tile %u is not a multiple of %u",
+            what, addr, tile, align);
     }
     if (addr < TARGET_MEM_BASE || addr >= TARGET_MEM_END || words > (TARGET_MEM_END - addr) / 4) {
         return err_set(err, ERR_SCHEDULE, "%s of %u words at 0x%x of tile %u leaves tile memory",
@@ -71,7 +73,8 @@ static int check_pair_events(const struct exchange_transfer *t, uint32_t tile, s
     bool is_early = target_route_time(s, d) < target_route_time(s, target_partner(d));
     uint32_t meet = 51 + 2 * (uint32_t)target_row(d);
     if (items == 2) {
-        return err_set(err, ERR_SCHEDULE, "4 words paired: format and pointer of tile %u meet", tile);
+        return err_set(err, ERR_SCHEDULE, "4 words paired: format and pointer of tile %u meet",
+            tile);
     }
     if (is_early && (items == meet || items == meet + 2)) {
         return err_set(err, ERR_SCHEDULE, "%u words paired: idle selection and %s of tile %u meet",
@@ -155,8 +158,8 @@ int32_t leg_tail(const struct problem *p, const struct shape *s)
 }
 
 /* Receiver events of one leg; *ret_time is what the sender's start must compensate. */
-static struct leg leg_make(const struct problem *p, const struct shape *s, struct physical_tile from,
-    const struct exchange_dest *d, int *ret_time)
+static struct leg leg_make(const struct problem *p, const struct shape *s,
+    struct physical_tile from, const struct exchange_dest *d, int *ret_time)
 {
     struct physical_tile to = target_physical(d->tile);
     int time = target_route_time(from, to);

@@ -147,7 +147,8 @@ static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
         const struct shape *s = &p->shapes[t];
         bool only_lends = touched[i] == s->partner && s->partner != s->lane &&
             leg_on(p, t, s->partner) == NULL;
-        fits = only_lends || exchange_row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
+        fits = only_lends ||
+            exchange_row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
     }
     for (uint32_t i = 0; i < n && !fits; i++) {
         lane_restore(&p->lanes[touched[i]], &copies[i]);
@@ -441,7 +442,8 @@ static int schedule_one(struct problem *p, bool all_paired, struct exchange_phas
     }
     *ret = (struct exchange_phase){.lower_bound = busiest_endpoint(p)};
     index_dependencies(p);
-    ret->latency_bound = (uint32_t)latency_bound(p);
+    p->latency_bound = latency_bound(p);
+    ret->latency_bound = (uint32_t)p->latency_bound;
     if (p->options->switch_count > 0) {
         p->switches = arena_memdup(p->a, p->options->switches,
             p->options->switch_count * sizeof *p->options->switches);

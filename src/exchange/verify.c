@@ -341,7 +341,8 @@ static bool format_holds(struct capture *c, int32_t from, int32_t to, uint32_t v
         }
     }
     bool holds = c->format == value;
-    for (size_t i = c->format_write; i < t->row.writes.len && t->row.writes.data[i].event <= to; i++) {
+    for (size_t i = c->format_write; i < t->row.writes.len && t->row.writes.data[i].event <= to;
+         i++) {
         holds = holds && (t->row.writes.data[i].kind != CONTROL_FORMAT ||
             t->row.writes.data[i].value == value);
     }

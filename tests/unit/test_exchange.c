@@ -56,7 +56,8 @@ static struct exchange_transfer *add(struct phase_case *c, uint32_t source, uint
     uint32_t words, enum exchange_form form)
 {
     struct exchange_transfer *t = &c->list[c->count++];
-    *t = (struct exchange_transfer){tile(source), addr, words, form, &c->dests[c->dest_count], 0, 0};
+    *t = (struct exchange_transfer){tile(source), addr, words, form, &c->dests[c->dest_count], 0,
+        0};
     return t;
 }
 
@@ -557,7 +558,7 @@ static void figure(const struct phase_case *c, const char *what, bool try_paired
 {
     struct exchange_options o = {.try_paired = try_paired};
     struct exchange_phase phase = judge(c, &o, what);
-    printf("%-38s %5u transfers: horizon %5u, endpoint bound %5u, with latency %5u, row %4u bytes\n",
+    printf("%-35s %5u transfers: horizon %5u, endpoint bound %5u, with latency %5u, row %4u B\n",
         what, c->count, phase.horizon, phase.lower_bound, phase.latency_bound, phase.max_row_bytes);
     ck_assert_uint_ge(phase.horizon, phase.latency_bound);
     ck_assert_msg(phase.horizon <= phase.latency_bound + most, "%s: horizon %u, bound %u", what,

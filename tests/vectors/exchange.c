@@ -69,6 +69,12 @@ static bool is_tile(json_int_t n)
     return n >= 0 && n < TARGET_TILES;
 }
 
+static bool is_range(json_int_t addr, json_int_t words)
+{
+    return addr >= TARGET_MEM_BASE && words >= 1 && words <= TARGET_MEM_SIZE / 4 &&
+        addr + 4 * words <= TARGET_MEM_END;
+}
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 static const char *read_form(const char *form, enum exchange_form *ret)
@@ -90,14 +96,15 @@ static const char *read_transfer(struct run *r, json_t *j, struct exchange_trans
     json_t *dests = NULL;
     if (json_unpack(j, "{s:I,s:I,s:I,s:s,s:o,s?I}", "src", &src, "src_addr", &addr, "words", &words,
             "form", &form, "dests", &dests, "requested", &requested) != 0 || !is_tile(src) ||
-        !json_is_array(dests)) {
+        !is_range(addr, words) || !json_is_array(dests)) {
         return "malformed transfer";
     }
     size_t n = json_array_size(dests);
     struct exchange_dest *list = ARENA_ARRAY(&r->a, struct exchange_dest, n);
     for (size_t i = 0; i < n; i++) {
         json_int_t tile = -1, at = 0;
-        if (json_unpack(json_array_get(dests, i), "[I,I]", &tile, &at) != 0 || !is_tile(tile)) {
+        if (json_unpack(json_array_get(dests, i), "[I,I]", &tile, &at) != 0 || !is_tile(tile) ||
+            !is_range(at, words)) {
             return "malformed destination";
         }
         list[i] = (struct exchange_dest){{(uint16_t)tile}, (uint32_t)at};
@@ -425,7 +432,7 @@ static const char *check_mutation(struct run *r, json_t *c)
     json_array_foreach(list, i, d) {
         json_int_t v[5] = {-1, 0, -1, 0, 0};
         if (json_unpack(d, "[I,I,I,I,I]", &v[0], &v[1], &v[2], &v[3], &v[4]) != 0 ||
-            !is_tile(v[0]) || !is_tile(v[2])) {
+            !is_tile(v[0]) || !is_tile(v[2]) || !is_range(v[1], 1) || !is_range(v[3], 1)) {
             return "malformed delivery";
         }
         struct exchange_dest *to = ARENA_NEW(&r->a, struct exchange_dest);
@@ -514,8 +521,8 @@ static void run_routes(struct run *r, json_t *file)
     json_array_foreach(json_object_get(json_object_get(file, "routes"), "rows"), i, c) {
         json_int_t v[7] = {-1, -1, 0, 0, 0, 0, 0};
         const char *fault = "malformed route";
-        if (json_unpack(c, "[I,I,I,I,I,I,I]", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6]) == 0 &&
-            is_tile(v[0]) && is_tile(v[1])) {
+        if (json_unpack(c, "[I,I,I,I,I,I,I]", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
+                &v[6]) == 0 && is_tile(v[0]) && is_tile(v[1])) {
             struct physical_tile s = {(uint16_t)v[0]};
             struct physical_tile d = {(uint16_t)v[1]};
             int time = target_route_time(s, d);
