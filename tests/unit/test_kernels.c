@@ -51,7 +51,7 @@ static void bench_init(struct bench *b, const struct kernel_variant *v) {
     memset(b, 0, sizeof(*b));
     arena_init(&b->arena, 64u << 20);
     b->variant = *v;
-    struct sim_options options = {.threads = 1, .trace_tile = -1};
+    struct sim_options options = {.threads = 1, .trace_tile = -1, .poison_launch = true};
     b->tile = sim_tile_new(&options);
     ck_assert_ptr_nonnull(b->tile);
     b->before = malloc(TARGET_MEM_SIZE);
@@ -383,6 +383,29 @@ START_TEST(gemm_over_read) {
 }
 END_TEST
 
+/* Whatever the contract does not keep apart may share elements: out and bias with x, weights with
+ * the partials, f32 output with the row of zeros. */
+START_TEST(gemm_shared_elements) {
+    static const uint32_t rows[] = {2, 4, 14, 20};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (int f32 = 0; f32 <= 1; f32++) {
+            struct gemm_case g = {
+                .v = {.id = KERNEL_GEMM_AMP, .has_bias = !f32, .out_f32 = f32, .w_region1 = true},
+                .rows = rows[i],
+                .groups = 4,
+                .panels = 2};
+            place_gemm(&g);
+            g.scratch = REGION1 + 0x10;
+            g.w = REGION1 + 0x4000;
+            g.x = f32 ? REGION0 + 16 : REGION1 + PAIR + 0x1000;
+            g.out = f32 ? REGION1 + 0x1000 : g.x + 0x2000;
+            g.bias = REGION1 + PAIR + 0x100;
+            check_gemm(&g);
+        }
+    }
+}
+END_TEST
+
 /* ---- elementwise ------------------------------------------------------------------------- */
 
 static void check_unary(enum kernel_act act, uint32_t n, bool in_place, double scale) {
@@ -686,6 +709,7 @@ int main(void) {
     tcase_add_test(tc, gemm_shapes);
     tcase_add_test(tc, gemm_variants);
     tcase_add_test(tc, gemm_over_read);
+    tcase_add_test(tc, gemm_shared_elements);
     tcase_add_test(tc, unary_shapes);
     tcase_add_loop_test(tc, unary_all_halves, 0, ACT_COUNT);
     tcase_add_test(tc, add_shapes);
