@@ -8,8 +8,12 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { QUANTUM = 32768 /* cycles between two looks at the clock */ };
+enum {
+    QUANTUM = 32768, /* cycles between two looks at the clock */
+    TURN = 8,        /* quanta before another tile has its turn */
+};
 
 /* ---- life cycle ---------------------------------------------------------------------------- */
 
@@ -95,6 +99,7 @@ void chip_out_of_memory(struct chip *c, const char *what)
 
 void chip_wake(struct chip *c, uint16_t tile)
 {
+    c->is_quiet = false;
     if (c->tiles[tile].state != TILE_RUNS) {
         c->tiles[tile].state = TILE_RUNS;
         c->runnable[c->runnable_count++] = tile;
@@ -120,64 +125,88 @@ void chip_raise(struct chip_tile *t, int etype, int32_t event, const char *forma
     va_end(args);
 }
 
-/* Runs one tile until it waits, stops, or the slice is over. Touches nothing but the tile. */
+/* Runs a tile up to a cycle; false once it waits or has stopped. */
+static bool run_until(struct chip *c, struct chip_tile *t, uint64_t until)
+{
+    for (;;) {
+        switch (tile_run(t->tile, until)) {
+        case TILE_LIMIT:
+            return true;
+        case TILE_SYNC:
+            if (!sync_arrive(t, (unsigned)tile_insn(t->tile, NULL)->v[0])) {
+                return false;
+            }
+            break;
+        case TILE_EXCHANGE:
+            host_execute(c, t);
+            break;
+        case TILE_IDLE:
+            t->state = TILE_STOPPED;
+            return false;
+        default: /* after an exception the other contexts go on */
+            break;
+        }
+    }
+}
+
+/* One tile's turn: until it waits, stops, has had enough, or the slice is over. Touches nothing
+ * but the tile. */
 static void run_tile(void *self, uint32_t i)
 {
     struct chip *c = self;
     struct chip_tile *t = &c->tiles[c->runnable[i]];
-    uint64_t quantum = c->options.slice_cycles != 0 ? c->options.slice_cycles : QUANTUM;
-    while (!clock_is_over(c)) {
+    bool is_counted = c->options.slice_cycles != 0;
+    uint64_t quantum = is_counted ? c->options.slice_cycles : QUANTUM;
+    for (int k = 0; k < (is_counted ? 1 : TURN) && !clock_is_over(c); k++) {
         uint64_t cycle = tile_cycle(t->tile);
         uint64_t until = (cycle > t->limit ? cycle : t->limit) + quantum;
-        enum tile_event event;
-        do {
-            event = tile_run(t->tile, until);
-            switch (event) {
-            case TILE_SYNC:
-                if (!sync_arrive(t, (unsigned)tile_insn(t->tile, NULL)->v[0])) {
-                    return;
-                }
-                break;
-            case TILE_EXCHANGE:
-                host_execute(c, t);
-                break;
-            case TILE_IDLE:
-                t->state = TILE_STOPPED;
-                return;
-            default: /* after an exception the other contexts go on */
-                break;
-            }
-        } while (event != TILE_LIMIT);
-        t->limit = until;
-        if (c->options.slice_cycles != 0) {
+        t->round = c->round;
+        if (!run_until(c, t, until)) {
             return;
         }
+        t->limit = until;
     }
 }
 
-/* True when no tile can run any more. */
+/* Keeps the tiles that can still run, those first that have not had a turn. */
+static void keep_runnable(struct chip *c)
+{
+    uint16_t list[TARGET_TILES];
+    uint32_t kept = 0;
+    for (int had_turn = 0; had_turn < 2; had_turn++) {
+        for (uint32_t i = 0; i < c->runnable_count; i++) {
+            const struct chip_tile *t = &c->tiles[c->runnable[i]];
+            if (t->state == TILE_RUNS && (t->round == c->round) == (had_turn != 0)) {
+                list[kept++] = c->runnable[i];
+            }
+        }
+    }
+    memcpy(c->runnable, list, kept * sizeof list[0]);
+    c->runnable_count = kept;
+}
+
+/* Gives every tile a turn; true when none can run any more. */
 static bool run_tiles(struct chip *c)
 {
+    c->round++;
     pool_run(c->pool, run_tile, c, c->runnable_count);
-    uint32_t kept = 0;
     for (uint32_t i = 0; i < c->runnable_count; i++) {
         const struct chip_tile *t = &c->tiles[c->runnable[i]];
         uint64_t cycle = t->state == TILE_WAITS ? t->cycle : tile_cycle(t->tile);
         c->cycles = cycle > c->cycles ? cycle : c->cycles;
-        if (t->state == TILE_RUNS) {
-            c->runnable[kept++] = c->runnable[i];
-        }
     }
-    c->runnable_count = kept;
-    return kept == 0;
+    keep_runnable(c);
+    return c->runnable_count == 0;
 }
 
 void chip_slice(struct chip *c)
 {
+    if (c->is_quiet) {
+        return;
+    }
     clock_start(c);
-    c->is_quiet = false;
-    while (c->failed.code == 0 && run_tiles(c)) {
-        if (!host_settle(c) && !sync_settle(c) && !mark_settle(c)) {
+    while (c->failed.code == 0) {
+        if (run_tiles(c) && !host_settle(c) && !sync_settle(c) && !mark_settle(c)) {
             c->is_quiet = true;
             return;
         }

@@ -95,6 +95,7 @@ struct chip_tile {
     uint8_t zone;           /* while it waits */
     uint64_t cycle;         /* of its arrival there */
     uint64_t limit;         /* it has run up to this cycle */
+    uint64_t round;         /* of the pool in which it last ran */
     uint32_t abstain;       /* barriers it still takes part in by itself */
     uint64_t abstain_cycle; /* from when on it stands for the next of them */
     struct row_fault fault; /* receive error, code 0 when none */
@@ -152,10 +153,12 @@ struct chip {
     /* Running. */
     uint16_t runnable[TARGET_TILES];
     uint32_t runnable_count;
+    uint64_t round;
     uint64_t slice_end_ns; /* wall clock; 0 = slices counted in cycles */
     uint64_t cycles;       /* latest cycle any tile has reached */
     uint64_t idle_cycles;  /* host time passed while no tile could run */
-    bool is_quiet;         /* no tile can run, no barrier is due, no mark is pending */
+    bool is_quiet;         /* no tile can run, no barrier is due, no mark is pending; whoever changes
+                            * anything clears it */
     struct err failed;     /* code != 0: out of memory; every later read answers it */
 
     /* Barriers. */

@@ -109,6 +109,7 @@ static int sim_write32(void *self, uint32_t offset, uint32_t value, struct err *
     if (code != 0) {
         return code;
     }
+    c->is_quiet = false;
     if (offset == HSP1 || offset == HSP2) {
         mark_write(c, offset == HSP1 ? 0 : 1, value);
     } else if (offset >= AUTOLDCSR && offset <= AUTOLDDATAR) {
@@ -125,6 +126,7 @@ static int sim_write32(void *self, uint32_t offset, uint32_t value, struct err *
 static int call_driver(struct chip *c, const char *name, struct err *err)
 {
     uint32_t number = c->driver_calls++;
+    c->is_quiet = false;
     if (c->options.fault.kind == SIM_FAULT_REQUEST && c->options.fault.at == number) {
         return err_sys(err, ERR_DEVICE_ERROR, EIO, "%s", name);
     }

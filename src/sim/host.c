@@ -450,6 +450,7 @@ void mark_write(struct chip *c, unsigned group, uint32_t value)
 {
     struct chip_mark *m = &c->marks[group];
     value &= 0xffff;
+    c->is_quiet = false;
     if (c->options.race_marks) {
         apply(c, group, value);
         return;

@@ -29,14 +29,14 @@ struct sim_options {
     struct sim_fault {      /* injected faults for tests; kind 0 = none */
         int kind;           /* enum sim_fault_kind */
         uint32_t tile;
-        uint32_t at;        /* kind-specific: barrier number, ioctl number, frame ... */
+        uint32_t at;        /* barriers since reset, or driver calls since open, counted from 0 */
     } fault;
 };
 
 enum sim_fault_kind {
     SIM_FAULT_NONE = 0,
     SIM_FAULT_MISS_BARRIER,  /* tile never arrives at barrier `at` */
-    SIM_FAULT_REQUEST,       /* driver request number `at` fails with EIO */
+    SIM_FAULT_REQUEST,       /* driver call `at` (request, mailbox, attach, detach) gives EIO */
     SIM_FAULT_MAILBOX,       /* wrong mailbox reply */
 };
 

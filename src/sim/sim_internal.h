@@ -2,8 +2,9 @@
  *
  *   tile half   tile.c exec.c memory.c fault.c trace.c: one tile's contexts, registers, barrel,
  *               memory, every instruction that concerns this tile alone;
- *   chip half   chip.c sync.c fabric.c host.c autoload.c debug.c clock.c: all tiles, barriers,
- *               exchange, host side, register space.
+ *   chip half   chip.c sync.c phase.c fabric.c trace_row.c rows.c host.c autoload.c debug.c
+ *               clock.c counters.c pool.c device.c: all tiles, barriers, exchange, host side,
+ *               register space.
  *
  * The tile runs itself until something concerns others, then returns to the chip with the reason;
  * the chip acts and resumes it. Cycles are absolute chip cycles, kept per tile (a tile may be
