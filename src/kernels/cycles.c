@@ -78,8 +78,8 @@ static uint32_t
 reduce_groups(const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint32_t panels) {
     uint32_t own_rows, quads;
     split_matrix(rows, panels, &own_rows, &quads);
-    uint32_t row = 5 + 2 * (parts - 1) + (v->has_bias ? 7 : 0) + finish_groups(v->act) + 1;
-    return 30 + constants_groups(v->act) + quads * (16 + own_rows * row);
+    uint32_t row = 5 + 2 * (parts - 1) + (v->has_bias ? 4 : 0) + finish_groups(v->act) + 1;
+    return 30 + constants_groups(v->act) + quads * (17 + (v->has_bias ? 3 : 0) + own_rows * row);
 }
 
 /* Worker cycles of the three passes over `full` panels and `tail` columns of another. */

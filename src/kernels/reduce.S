@@ -15,7 +15,13 @@ quad:
     add $m5, $m5, $m0
     shl $m0, $m0, 1
     add $m4, $m4, $m0
+.if HAS_BIAS
+    ld32 $m0, $m13, $m15, REDUCE_BIAS
+    shl $m3, $m6, 3
+    add $m3, $m3, $m0
+.endif
     add $m11, $m2, -1
+.p2align 3
 row:
     mov $m0, $m4
     ld64 $a2:3, $m15, $m0, 1
@@ -24,15 +30,14 @@ row:
     { rpt $m9, 1 ; fnop }
     { ld64 $a6:7, $m15, $m0, 1 ; f32v2add $a0:1, $a0:1, $a4:5 }
     { ld64step $a4:5, $m15, $m0+=, $m10 ; f32v2add $a2:3, $a2:3, $a6:7 }
-    { add $m4, $m4, 64 ; f32v2add $a0:1, $a0:1, $a4:5 }
 .if HAS_BIAS
-    ld32 $m0, $m13, $m15, REDUCE_BIAS
-    shl $m3, $m6, 3
-    ld64 $a4:5, $m0, $m3, 0
-    f16v2tof32 $a6:7, $a4
-    f32v2add $a0:1, $a0:1, $a6:7
-    f16v2tof32 $a6:7, $a5
-    f32v2add $a2:3, $a2:3, $a6:7
+    { ld64 $a6:7, $m3, $m15, 0 ; f32v2add $a0:1, $a0:1, $a4:5 }
+    f16v2tof32 $a4:5, $a6
+    f32v2add $a0:1, $a0:1, $a4:5
+    f16v2tof32 $a4:5, $a7
+    { add $m4, $m4, 64 ; f32v2add $a2:3, $a2:3, $a4:5 }
+.else
+    { add $m4, $m4, 64 ; f32v2add $a0:1, $a0:1, $a4:5 }
 .endif
     FINISH_QUAD $m5, 4
     brnzdec $m11, row
