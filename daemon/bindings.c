@@ -5,15 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void bindings_done(struct bindings *b)
-{
+void bindings_done(struct bindings *b) {
     free(b->items);
     b->items = NULL;
     b->count = 0;
 }
 
-static bool read_shape(const json_t *list, struct shape *ret)
-{
+static bool read_shape(const json_t *list, struct shape *ret) {
     memset(ret, 0, sizeof *ret);
     if (!json_is_array(list) || json_array_size(list) > TENSOR_MAX_DIMS) {
         return false;
@@ -29,8 +27,7 @@ static bool read_shape(const json_t *list, struct shape *ret)
     return true;
 }
 
-static bool read_source(const json_t *source, struct binding *b)
-{
+static bool read_source(const json_t *source, struct binding *b) {
     if (source == NULL || json_is_null(source)) {
         return true;
     }
@@ -56,9 +53,8 @@ static bool read_source(const json_t *source, struct binding *b)
     return digest_parse(blob, &b->blob);
 }
 
-static int read_one(const json_t *entry, const char *what, struct bindings *b, bool *seen,
-    struct err *err)
-{
+static int
+read_one(const json_t *entry, const char *what, struct bindings *b, bool *seen, struct err *err) {
     const char *name = json_string_value(json_object_get(entry, "name"));
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const json_t *ordinal = json_object_get(entry, "ordinal");
@@ -79,8 +75,7 @@ static int read_one(const json_t *entry, const char *what, struct bindings *b, b
     return shape_elements(&item->shape, item->dtype, &elements, &item->bytes, err);
 }
 
-int bindings_read(const json_t *list, const char *what, struct bindings *ret, struct err *err)
-{
+int bindings_read(const json_t *list, const char *what, struct bindings *ret, struct err *err) {
     struct bindings b = {NULL, json_array_size(list)};
     if (!json_is_array(list) || b.count > PACKAGE_MAX_BINDINGS) {
         return err_set(err, ERR_PROTOCOL, "the worker gave no %s", what);
@@ -104,8 +99,7 @@ int bindings_read(const json_t *list, const char *what, struct bindings *ret, st
 }
 
 int bindings_of_package(
-    const struct package *p, enum package_role role, struct bindings *ret, struct err *err)
-{
+    const struct package *p, enum package_role role, struct bindings *ret, struct err *err) {
     static const char *const words[] = {
         [PACKAGE_INPUT] = "input", [PACKAGE_OUTPUT] = "output", [PACKAGE_PARAMETER] = "parameter"};
     struct bindings b = {calloc(p->binding_count + 1, sizeof *b.items), 0};
@@ -131,8 +125,7 @@ int bindings_of_package(
     return 0;
 }
 
-const struct binding *bindings_find(const struct bindings *b, const char *name)
-{
+const struct binding *bindings_find(const struct bindings *b, const char *name) {
     for (size_t i = 0; i < b->count; i++) {
         if (strcmp(b->items[i].name, name) == 0) {
             return &b->items[i];
@@ -141,8 +134,7 @@ const struct binding *bindings_find(const struct bindings *b, const char *name)
     return NULL;
 }
 
-json_t *shape_json(const struct shape *s)
-{
+json_t *shape_json(const struct shape *s) {
     json_t *list = json_array();
     for (int i = 0; i < s->rank; i++) {
         json_array_append_new(list, json_integer(s->dim[i]));
@@ -150,22 +142,20 @@ json_t *shape_json(const struct shape *s)
     return list;
 }
 
-json_t *bindings_json(const struct bindings *b)
-{
+json_t *bindings_json(const struct bindings *b) {
     json_t *list = json_array();
     for (size_t i = 0; i < b->count; i++) {
-        json_array_append_new(list, json_pack("{s:s, s:i, s:s, s:o, s:I}", "name",
-                                        b->items[i].name, "ordinal", (int)i, "dtype",
-                                        dtype_name(b->items[i].dtype), "shape",
-                                        shape_json(&b->items[i].shape), "bytes",
-                                        (json_int_t)b->items[i].bytes));
+        json_array_append_new(
+            list, json_pack(
+                      "{s:s, s:i, s:s, s:o, s:I}", "name", b->items[i].name, "ordinal", (int)i,
+                      "dtype", dtype_name(b->items[i].dtype), "shape",
+                      shape_json(&b->items[i].shape), "bytes", (json_int_t)b->items[i].bytes));
     }
     return list;
 }
 
 void bindings_residency(
-    const struct bindings *parameters, const struct digest *package, struct digest *ret)
-{
+    const struct bindings *parameters, const struct digest *package, struct digest *ret) {
     struct digest_ctx *ctx = digest_new();
     if (ctx == NULL) {
         memset(ret, 0, sizeof *ret);

@@ -16,9 +16,9 @@ struct binding {
     char name[BINDING_NAME + 1];
     enum dtype dtype;
     struct shape shape;
-    uint64_t bytes;        /* of one run */
+    uint64_t bytes; /* of one run */
     bool has_source;
-    bool is_staged;        /* the source is a file of staging, `staged`; else a blob */
+    bool is_staged; /* the source is a file of staging, `staged`; else a blob */
     char staged[16];
     struct digest blob;
     uint64_t offset;

@@ -28,33 +28,33 @@ static const struct row {
     {"config", TEXT, offsetof(struct config, config), NULL, 0, 0, "read settings from this file"},
     {"device", TEXT, offsetof(struct config, device), "/dev/ipu0", 0, 0, "sim or /dev/ipuN"},
     {"state-dir", TEXT, offsetof(struct config, state_dir), NULL, 0, 0,
-        "jobs, packages, blobs ($STATE_DIRECTORY, /var/lib/ipud)"},
+     "all that is kept ($STATE_DIRECTORY, /var/lib/ipud)"},
     {"socket", TEXT, offsetof(struct config, socket), "/run/ipud/ipud.sock", 0, 0,
-        "where to listen, unless a socket is passed by the service manager"},
+     "where to listen, if no socket is passed"},
     {"lock", TEXT, offsetof(struct config, lock), "/run/ipud/device.lock", 0, 0,
-        "file whose lock owns the device"},
+     "file whose lock owns the device"},
     {"compiler", TEXT, offsetof(struct config, compiler), NULL, 0, 0,
-        "compile worker ($IPUD_COMPILE, ipud-compile beside this program)"},
+     "compile worker ($IPUD_COMPILE, ipud-compile beside this program)"},
     {"operator-group", TEXT, offsetof(struct config, operator_group), NULL, 0, 0,
-        "members may do what root may"},
+     "members may do what root may"},
     {"socket-group", TEXT, offsetof(struct config, socket_group), NULL, 0, 0,
-        "group that may connect"},
+     "group that may connect"},
     {"no-wait", FLAG, offsetof(struct config, no_wait), "0", 0, 1,
-        "end when another process holds the device"},
+     "end when another process holds the device"},
     {"workers", NUMBER, offsetof(struct config, workers), "0", 0, 256,
-        "compile processes at a time, 0 = processors"},
+     "compile processes at a time, 0 = processors"},
     {"worker-memory", BYTES, offsetof(struct config, worker_memory), WORKER_MEMORY, 0, 1ull << 46,
-        "address space of one, 0 = no limit"},
+     "address space of one, 0 = no limit"},
     {"package-limit", BYTES, offsetof(struct config, package_limit), "20G", 0, 1ull << 50,
-        "size of all packages, 0 = no limit"},
+     "size of all packages, 0 = no limit"},
     {"blob-limit", BYTES, offsetof(struct config, blob_limit), "50G", 0, 1ull << 50,
-        "size of all blobs, 0 = no limit"},
+     "size of all blobs, 0 = no limit"},
     {"min-free", BYTES, offsetof(struct config, min_free), "256M", 0, 1ull << 50,
-        "space to leave on the file system"},
+     "space to leave on the file system"},
     {"no-progress-ms", NUMBER, offsetof(struct config, no_progress_ms), "300000", 1000, 86400000,
-        "end a compile that says nothing for so long"},
+     "end a compile that says nothing for so long"},
     {"sim-threads", NUMBER, offsetof(struct config, sim_threads), "0", 0, 1024,
-        "threads of the simulator, 0 = processors"},
+     "threads of the simulator, 0 = processors"},
     {"log-level", NUMBER, offsetof(struct config, log_level), "6", 3, 7, "3 error .. 7 debug"},
     {"version", FLAG, offsetof(struct config, version), "0", 0, 1, "print the version"},
     {"help", FLAG, offsetof(struct config, help), "0", 0, 1, "print this"},
@@ -62,9 +62,7 @@ static const struct row {
 
 #define ROWS (sizeof rows / sizeof rows[0])
 
-static int parse_number(
-    const struct row *row, const char *text, uint64_t *ret, struct err *err)
-{
+static int parse_number(const struct row *row, const char *text, uint64_t *ret, struct err *err) {
     char *end = NULL;
     errno = 0;
     uint64_t value = strtoull(text, &end, 10);
@@ -78,15 +76,15 @@ static int parse_number(
                      (*end == '\0' || (shift > 0 && shift < 64));
     if (!is_number || value > row->high >> (shift < 64 ? shift : 0) ||
         value << (shift & 63) < row->low) {
-        return err_set(err, ERR_USAGE, "%s: '%s' is not from %llu to %llu", row->name, text,
+        return err_set(
+            err, ERR_USAGE, "%s: '%s' is not from %llu to %llu", row->name, text,
             (unsigned long long)row->low, (unsigned long long)row->high);
     }
     *ret = value << shift;
     return 0;
 }
 
-static int set(struct config *c, const struct row *row, const char *text, struct err *err)
-{
+static int set(struct config *c, const struct row *row, const char *text, struct err *err) {
     void *field = (char *)c + row->offset;
     if (row->kind == TEXT) {
         char *copy = strdup(text);
@@ -108,8 +106,7 @@ static int set(struct config *c, const struct row *row, const char *text, struct
     return parse_number(row, text, field, err);
 }
 
-static char *trim(char *text)
-{
+static char *trim(char *text) {
     text += strspn(text, " \t");
     for (size_t n = strlen(text); n > 0 && strchr(" \t\r\n", text[n - 1]) != NULL; n--) {
         text[n - 1] = '\0';
@@ -117,8 +114,7 @@ static char *trim(char *text)
     return text;
 }
 
-static int read_file(struct config *c, const char *path, struct err *err)
-{
+static int read_file(struct config *c, const char *path, struct err *err) {
     CLEANUP(cleanup_fclose) FILE *file = fopen(path, "re");
     if (file == NULL) {
         return err_sys(err, ERR_IO, errno, "%s", path);
@@ -149,9 +145,8 @@ static int read_file(struct config *c, const char *path, struct err *err)
     return 0;
 }
 
-static int read_arguments(
-    int argc, char **argv, struct config *c, bool config_only, struct err *err)
-{
+static int
+read_arguments(int argc, char **argv, struct config *c, bool config_only, struct err *err) {
     struct option options[ROWS + 1];
     memset(options, 0, sizeof options);
     for (size_t i = 0; i < ROWS; i++) {
@@ -162,7 +157,8 @@ static int read_arguments(
     opterr = 0;
     for (int i; (i = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
         if (i == '?' || i == ':') {
-            return err_set(err, ERR_USAGE, "'%s' %s; --help lists the options", argv[optind - 1],
+            return err_set(
+                err, ERR_USAGE, "'%s' %s; --help lists the options", argv[optind - 1],
                 i == '?' ? "is no option" : "needs a value");
         }
         bool is_config = strcmp(rows[i].name, "config") == 0;
@@ -174,8 +170,7 @@ static int read_arguments(
     return optind < argc ? err_set(err, ERR_USAGE, "'%s' is no option", argv[optind]) : 0;
 }
 
-int config_read(int argc, char **argv, struct config *ret, struct err *err)
-{
+int config_read(int argc, char **argv, struct config *ret, struct err *err) {
     struct config c;
     memset(&c, 0, sizeof c);
     int r = 0;
@@ -204,8 +199,7 @@ int config_read(int argc, char **argv, struct config *ret, struct err *err)
     return 0;
 }
 
-void config_done(struct config *c)
-{
+void config_done(struct config *c) {
     for (size_t i = 0; i < ROWS; i++) {
         if (rows[i].kind == TEXT) {
             free(*(char **)((char *)c + rows[i].offset));
@@ -214,16 +208,17 @@ void config_done(struct config *c)
     memset(c, 0, sizeof *c);
 }
 
-void config_help(FILE *out)
-{
-    fprintf(out, "usage: ipud [options]\n\nThe daemon of the IPU. Options (also as 'name = value' "
-                 "lines of the --config file):\n\n");
+void config_help(FILE *out) {
+    fprintf(
+        out, "usage: ipud [options]\n\nThe daemon of the IPU. Options (also as 'name = value' "
+             "lines of the --config file):\n\n");
     for (size_t i = 0; i < ROWS; i++) {
         static const char *const kinds[] = {" TEXT", "", " N", " BYTES"};
         char left[48];
         snprintf(left, sizeof left, "--%s%s", rows[i].name, kinds[rows[i].kind]);
         fprintf(out, "  %-24s %s", left, rows[i].help);
-        fprintf(out, rows[i].initial != NULL && rows[i].kind != FLAG ? " [%s]\n" : "\n",
+        fprintf(
+            out, rows[i].initial != NULL && rows[i].kind != FLAG ? " [%s]\n" : "\n",
             rows[i].initial);
     }
 }

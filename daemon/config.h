@@ -10,23 +10,23 @@
 #include "base/err.h"
 
 struct config {
-    char *config;          /* file, or NULL */
-    char *device;          /* "sim" or "/dev/ipuN" */
+    char *config; /* file, or NULL */
+    char *device; /* "sim" or "/dev/ipuN" */
     char *state_dir;
     char *socket;
-    char *lock;            /* of the device */
-    char *compiler;        /* ipud-compile; NULL = $IPUD_COMPILE, or beside this program */
-    char *operator_group;  /* name or number; NULL = root alone */
-    char *socket_group;    /* group of the socket; NULL = leave it */
-    bool no_wait;          /* end when another process has the device */
-    uint64_t workers;      /* compile processes at a time; 0 = processors */
-    uint64_t worker_memory;/* bytes of address space of one; 0 = no limit */
+    char *lock;             /* of the device */
+    char *compiler;         /* ipud-compile; NULL = $IPUD_COMPILE, or beside this program */
+    char *operator_group;   /* name or number; NULL = root alone */
+    char *socket_group;     /* group of the socket; NULL = leave it */
+    bool no_wait;           /* end when another process has the device */
+    uint64_t workers;       /* compile processes at a time; 0 = processors */
+    uint64_t worker_memory; /* bytes of address space of one; 0 = no limit */
     uint64_t package_limit;
     uint64_t blob_limit;
     uint64_t min_free;
     uint64_t no_progress_ms; /* a silent compile is ended */
-    uint64_t sim_threads;  /* 0 = processors */
-    uint64_t log_level;    /* 3 error .. 7 debug */
+    uint64_t sim_threads;    /* 0 = processors */
+    uint64_t log_level;      /* 3 error .. 7 debug */
     bool help;
     bool version;
 };

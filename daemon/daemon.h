@@ -29,7 +29,7 @@ struct daemon {
     bool is_draining;                 /* stopping: nothing new is accepted */
     bool is_paused;                   /* an operator's drain: accepted, not dispatched */
     char pause_reason[PROTO_MAX_NAME + 1];
-    char compiler_id[65];             /* of the last key step, "" = none yet */
+    char compiler_id[65]; /* of the last key step, "" = none yet */
     struct {
         uint64_t requests[PROTO_ROUTE_COUNT][6]; /* by route and hundreds of the status */
         uint64_t unrouted;

@@ -16,13 +16,13 @@ struct flight {
     char key[DIGEST_HEX + 24]; /* with a suffix when the job wants a compile of its own */
     struct jobs *jobs;
     struct stage stage;
-    json_t *document;          /* owned reference */
+    json_t *document; /* owned reference */
     struct proto_job spec;
-    uid_t uid;                 /* of the first member: pays */
-    struct job **members;      /* owned */
+    uid_t uid;            /* of the first member: pays */
+    struct job **members; /* owned */
     size_t member_count;
-    bool is_started;           /* has a slot, or is past that */
-    bool is_landing;           /* publishing */
+    bool is_started; /* has a slot, or is past that */
+    bool is_landing; /* publishing */
     struct worker *worker;
     uint64_t start_ms;
     struct store_op op;
@@ -32,13 +32,11 @@ struct flight {
     UT_hash_handle hh;
 };
 
-static struct flight *flight_of(struct store_op *op)
-{
+static struct flight *flight_of(struct store_op *op) {
     return (struct flight *)((char *)op - offsetof(struct flight, op));
 }
 
-static void flight_free(struct flight *f)
-{
+static void flight_free(struct flight *f) {
     json_decref(f->document);
     json_decref(f->stage.document);
     json_decref(f->result);
@@ -49,8 +47,7 @@ static void flight_free(struct flight *f)
 }
 
 /* The program is there: compile-only jobs are done, others wait for the device. */
-static void go_on(struct jobs *js, struct job *j)
-{
+static void go_on(struct jobs *js, struct job *j) {
     job_move(js, j, PROTO_STATE_COMPILED);
     if (!j->spec.options.run) {
         jobs_finish(js, j, NULL);
@@ -59,8 +56,7 @@ static void go_on(struct jobs *js, struct job *j)
     job_move(js, j, PROTO_STATE_WAITING_DEVICE);
 }
 
-static void give_package(struct flight *f, struct job *j, bool joined)
-{
+static void give_package(struct flight *f, struct job *j, bool joined) {
     char hex[DIGEST_HEX + 1];
     digest_hex(&f->package.digest, hex);
     j->has_package = true;
@@ -69,7 +65,8 @@ static void give_package(struct flight *f, struct job *j, bool joined)
     strcpy(j->package_path, f->package_path);
     json_t *compile = job_report(j, "compile");
     json_object_set_new(compile, "digest", json_string(hex));
-    json_object_set(json_object_get(compile, "cache"), "joined", joined ? json_true() : json_false());
+    json_object_set(
+        json_object_get(compile, "cache"), "joined", joined ? json_true() : json_false());
     static const char *const parts[] = {"passes", "summary", "bytes"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         json_t *part = json_object_get(f->result, parts[i]);
@@ -79,8 +76,7 @@ static void give_package(struct flight *f, struct job *j, bool joined)
     }
 }
 
-static void flight_end(struct flight *f, const struct err *err)
-{
+static void flight_end(struct flight *f, const struct err *err) {
     struct jobs *js = f->jobs;
     HASH_DEL(js->flights, f);
     for (size_t i = 0; i < f->member_count; i++) {
@@ -99,8 +95,7 @@ static void flight_end(struct flight *f, const struct err *err)
 
 /* ---- Publishing -------------------------------------------------------------------------- */
 
-static char *package_info(const struct package *p, const json_t *result)
-{
+static char *package_info(const struct package *p, const json_t *result) {
     struct bindings in = {0};
     struct bindings out = {0};
     struct bindings par = {0};
@@ -108,9 +103,10 @@ static char *package_info(const struct package *p, const json_t *result)
     if (bindings_of_package(p, PACKAGE_INPUT, &in, NULL) == 0 &&
         bindings_of_package(p, PACKAGE_OUTPUT, &out, NULL) == 0 &&
         bindings_of_package(p, PACKAGE_PARAMETER, &par, NULL) == 0) {
-        info = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o}", "target", p->target, "compiler",
-            p->compiler_id, "options", p->options, "tiles", (int)p->compute_tiles, "inputs",
-            bindings_json(&in), "outputs", bindings_json(&out), "parameters", bindings_json(&par));
+        info = json_pack(
+            "{s:s, s:s, s:s, s:i, s:o, s:o, s:o}", "target", p->target, "compiler", p->compiler_id,
+            "options", p->options, "tiles", (int)p->compute_tiles, "inputs", bindings_json(&in),
+            "outputs", bindings_json(&out), "parameters", bindings_json(&par));
     }
     const json_t *summary = json_object_get(result, "summary");
     if (info != NULL && summary != NULL) {
@@ -125,8 +121,7 @@ static char *package_info(const struct package *p, const json_t *result)
 }
 
 /* Opens what the worker wrote as hostile data before anybody can be given it (C-10). */
-static int verify_package(struct flight *f, const char *path, struct err *err)
-{
+static int verify_package(struct flight *f, const char *path, struct err *err) {
     const char *text = json_string_value(json_object_get(f->result, "digest"));
     struct digest claimed;
     if (text == NULL || !digest_parse(text, &claimed)) {
@@ -147,8 +142,7 @@ static int verify_package(struct flight *f, const char *path, struct err *err)
     return r == 0 && f->package.info == NULL ? err_set(err, ERR_NOMEM, NULL) : r;
 }
 
-static int publish_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int publish_run(struct store_op *op, struct cache *c, struct err *err) {
     struct flight *f = flight_of(op);
     char name[96];
     char path[4400];
@@ -181,8 +175,7 @@ struct pin_op {
     uid_t *uids; /* owned */
 };
 
-static int pin_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int pin_run(struct store_op *op, struct cache *c, struct err *err) {
     struct pin_op *p = (struct pin_op *)op;
     int r = 0;
     for (size_t i = 0; i < p->n && r == 0; i++) {
@@ -195,8 +188,7 @@ static int pin_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void pin_done(struct store_op *op)
-{
+static void pin_done(struct store_op *op) {
     struct pin_op *p = (struct pin_op *)op;
     if (op->result < 0) {
         log_error("flights", "members not recorded reason=\"%s\"", op->err.text);
@@ -207,8 +199,7 @@ static void pin_done(struct store_op *op)
 
 /* Members go on at once: the store works in order, so their pins are taken before anything that
  * they ask of it later. */
-static void pin_members(struct flight *f)
-{
+static void pin_members(struct flight *f) {
     struct pin_op *p = calloc(1, sizeof *p);
     uid_t *uids = calloc(f->member_count + 1, sizeof *uids);
     if (p == NULL || uids == NULL) {
@@ -227,8 +218,7 @@ static void pin_members(struct flight *f)
     store_submit(f->jobs->daemon->store, &p->op);
 }
 
-static void publish_done(struct store_op *op)
-{
+static void publish_done(struct store_op *op) {
     struct flight *f = flight_of(op);
     struct err err;
     err_clear(&err);
@@ -242,14 +232,14 @@ static void publish_done(struct store_op *op)
 
 /* ---- The worker -------------------------------------------------------------------------- */
 
-static void compile_event(void *arg, const json_t *event)
-{
+static void compile_event(void *arg, const json_t *event) {
     struct flight *f = arg;
     const char *name = json_string_value(json_object_get(event, "event"));
     const char *message = json_string_value(json_object_get(event, "message"));
     const json_t *fields = json_object_get(event, "fields");
     for (size_t i = 0; i < f->member_count; i++) {
-        job_event(f->jobs, f->members[i]->id, name, message != NULL ? message : name,
+        job_event(
+            f->jobs, f->members[i]->id, name, message != NULL ? message : name,
             json_is_object(fields) ? json_deep_copy(fields) : NULL);
     }
 }
@@ -259,19 +249,16 @@ struct sweep_op {
     char name[40];
 };
 
-static int sweep_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int sweep_run(struct store_op *op, struct cache *c, struct err *err) {
     cache_staging_remove(c, ((struct sweep_op *)op)->name);
     return 0;
 }
 
-static void sweep_done(struct store_op *op)
-{
+static void sweep_done(struct store_op *op) {
     free(op);
 }
 
-static void sweep(struct flight *f)
-{
+static void sweep(struct flight *f) {
     struct sweep_op *s = calloc(1, sizeof *s);
     if (s != NULL) { /* else the next start sweeps */
         s->op.run = sweep_run;
@@ -281,8 +268,7 @@ static void sweep(struct flight *f)
     }
 }
 
-static void compile_done(void *arg, json_t *result, const struct err *err)
-{
+static void compile_done(void *arg, json_t *result, const struct err *err) {
     struct flight *f = arg;
     struct jobs *js = f->jobs;
     uint64_t took = daemon_now_ms() - f->start_ms;
@@ -302,16 +288,14 @@ static void compile_done(void *arg, json_t *result, const struct err *err)
     store_submit(js->daemon->store, &f->op);
 }
 
-static int flight_stage_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int flight_stage_run(struct store_op *op, struct cache *c, struct err *err) {
     struct flight *f = flight_of(op);
     f->stage.spec = &f->spec;
     f->stage.kind = "compile";
     return stage_run(&f->stage, c, false, err);
 }
 
-static void flight_stage_done(struct store_op *op)
-{
+static void flight_stage_done(struct store_op *op) {
     struct flight *f = flight_of(op);
     struct jobs *js = f->jobs;
     struct err err = op->err;
@@ -338,8 +322,7 @@ static void flight_stage_done(struct store_op *op)
     }
 }
 
-bool flights_start_one(struct jobs *js)
-{
+bool flights_start_one(struct jobs *js) {
     struct flight *f = js->flights;
     while (f != NULL && f->is_started) {
         f = f->hh.next;
@@ -358,8 +341,7 @@ bool flights_start_one(struct jobs *js)
 
 /* ---- Members ----------------------------------------------------------------------------- */
 
-static struct flight *flight_new(struct jobs *js, struct job *j, const char *key)
-{
+static struct flight *flight_new(struct jobs *js, struct job *j, const char *key) {
     struct flight *f = calloc(1, sizeof *f);
     if (f == NULL) {
         return NULL;
@@ -375,8 +357,7 @@ static struct flight *flight_new(struct jobs *js, struct job *j, const char *key
     return f;
 }
 
-void flights_join(struct jobs *js, struct job *j)
-{
+void flights_join(struct jobs *js, struct job *j) {
     if (j->has_package) {
         go_on(js, j);
         return;
@@ -410,18 +391,19 @@ void flights_join(struct jobs *js, struct job *j)
     j->is_joined = joined;
     js->daemon->counters.joined += joined;
     if (joined) {
-        job_event(js, j->id, "compile.joined", "waiting for a compile of the same key",
+        job_event(
+            js, j->id, "compile.joined", "waiting for a compile of the same key",
             json_pack("{s:s}", "key", j->key));
     }
 }
 
-void flights_leave(struct jobs *js, struct job *j)
-{
+void flights_leave(struct jobs *js, struct job *j) {
     struct flight *f = j->flight;
     j->flight = NULL;
     for (size_t i = 0; i < f->member_count; i++) {
         if (f->members[i] == j) {
-            memmove(&f->members[i], &f->members[i + 1],
+            memmove(
+                &f->members[i], &f->members[i + 1],
                 (f->member_count - i - 1) * sizeof f->members[0]);
             f->member_count--;
             break;
@@ -438,13 +420,11 @@ void flights_leave(struct jobs *js, struct job *j)
     }
 }
 
-bool flights_busy(const struct jobs *js)
-{
+bool flights_busy(const struct jobs *js) {
     return js->flights != NULL;
 }
 
-void flights_drain(struct jobs *js)
-{
+void flights_drain(struct jobs *js) {
     for (struct flight *f = js->flights; f != NULL; f = f->hh.next) {
         if (f->worker != NULL) {
             workers_kill(f->worker);

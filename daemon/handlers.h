@@ -23,7 +23,8 @@ void handler_digest(const struct request *r, struct digest *ret);
 /* True after replying 304: the caller's If-None-Match names this tag. */
 bool handler_not_modified(struct request *r, const char *etag);
 /* Streams `bytes` of fd from offset, after `head`. Takes fd and head. etag may be NULL. */
-void handler_send_file(struct request *r, int fd, uint64_t offset, uint64_t bytes, char *head,
-    size_t head_bytes, const char *type, const char *etag);
+void handler_send_file(
+    struct request *r, int fd, uint64_t offset, uint64_t bytes, char *head, size_t head_bytes,
+    const char *type, const char *etag);
 
 #endif

@@ -12,17 +12,16 @@
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
-char *job_event_body(const char *event, const char *message, json_t *fields)
-{
-    json_t *body = json_pack("{s:s, s:s, s:o}", "event", event, "message", message, "fields",
+char *job_event_body(const char *event, const char *message, json_t *fields) {
+    json_t *body = json_pack(
+        "{s:s, s:s, s:o}", "event", event, "message", message, "fields",
         fields != NULL ? fields : json_object());
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(body);
     return text;
 }
 
-static int job_op_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int job_op_run(struct store_op *op, struct cache *c, struct err *err) {
     struct job_op *o = (struct job_op *)op;
     int64_t seq;
     int r = o->event != NULL ? cache_event_append(c, o->id, o->event, &seq, err) : 0;
@@ -32,14 +31,13 @@ static int job_op_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void job_op_done(struct store_op *op)
-{
+static void job_op_done(struct store_op *op) {
     struct job_op *o = (struct job_op *)op;
     if (op->result < 0 && op->result != -ERR_NOT_FOUND) {
         log_error("jobs", "record not written job=%s reason=\"%s\"", o->id, op->err.text);
         struct job *j = jobs_find(o->jobs, o->id);
         if (j != NULL) {
-            jobs_cancel(o->jobs, j, (enum err_code)-op->result, op->err.text);
+            jobs_cancel(o->jobs, j, (enum err_code) - op->result, op->err.text);
         }
     }
     jobs_notify(o->jobs, o->id);
@@ -48,8 +46,7 @@ static void job_op_done(struct store_op *op)
     free(o);
 }
 
-static struct job_op *job_op_new(struct jobs *js, const char *id)
-{
+static struct job_op *job_op_new(struct jobs *js, const char *id) {
     struct job_op *o = calloc(1, sizeof *o);
     if (o != NULL) {
         o->op.run = job_op_run;
@@ -62,8 +59,7 @@ static struct job_op *job_op_new(struct jobs *js, const char *id)
 }
 
 void job_event(
-    struct jobs *js, const char *id, const char *event, const char *message, json_t *fields)
-{
+    struct jobs *js, const char *id, const char *event, const char *message, json_t *fields) {
     struct job_op *o = job_op_new(js, id);
     if (o == NULL) {
         json_decref(fields);
@@ -73,12 +69,12 @@ void job_event(
     store_submit(js->daemon->store, &o->op);
 }
 
-void job_move(struct jobs *js, struct job *j, enum proto_state state)
-{
+void job_move(struct jobs *js, struct job *j, enum proto_state state) {
     struct job_op *o = job_op_new(js, j->id);
     enum proto_state from = j->state;
     j->state = state;
-    log_info("jobs", "job=%s alias=%lld uid=%d state=%s", j->id, (long long)j->alias, (int)j->uid,
+    log_info(
+        "jobs", "job=%s alias=%lld uid=%d state=%s", j->id, (long long)j->alias, (int)j->uid,
         proto_state_name(state));
     if (o == NULL) {
         return;
@@ -89,14 +85,15 @@ void job_move(struct jobs *js, struct job *j, enum proto_state state)
         j->is_started = true;
         o->change.started_ms = o->change.state_ms;
     }
-    o->event = job_event_body("job.state", "job changed state",
-        json_pack("{s:s, s:s, s:s}", "state", proto_state_name(state), "from",
-            proto_state_name(from), "boot", js->daemon->boot_id));
+    o->event = job_event_body(
+        "job.state", "job changed state",
+        json_pack(
+            "{s:s, s:s, s:s}", "state", proto_state_name(state), "from", proto_state_name(from),
+            "boot", js->daemon->boot_id));
     store_submit(js->daemon->store, &o->op);
 }
 
-json_t *job_report(struct job *j, const char *part)
-{
+json_t *job_report(struct job *j, const char *part) {
     if (j->report == NULL) {
         j->report = json_object();
     }
@@ -110,8 +107,7 @@ json_t *job_report(struct job *j, const char *part)
 
 /* ---- Users and turns --------------------------------------------------------------------- */
 
-struct user *jobs_user(struct jobs *js, uid_t uid)
-{
+struct user *jobs_user(struct jobs *js, uid_t uid) {
     struct user *u = NULL;
     HASH_FIND(hh, js->users, &uid, sizeof uid, u);
     if (u == NULL && (u = calloc(1, sizeof *u)) != NULL) {
@@ -122,16 +118,14 @@ struct user *jobs_user(struct jobs *js, uid_t uid)
     return u;
 }
 
-static double user_used(struct user *u)
-{
+static double user_used(struct user *u) {
     uint64_t now = daemon_now_ms();
     u->used_ms *= exp2(-(double)(now - u->at_ms) / JOBS_HALF_LIFE_MS);
     u->at_ms = now;
     return u->used_ms;
 }
 
-void jobs_charge(struct jobs *js, uid_t uid, uint64_t ms)
-{
+void jobs_charge(struct jobs *js, uid_t uid, uint64_t ms) {
     struct user *u = jobs_user(js, uid);
     if (u != NULL) {
         user_used(u);
@@ -141,8 +135,7 @@ void jobs_charge(struct jobs *js, uid_t uid, uint64_t ms)
 
 /* The next job in a state: the user with the least used time, what is under way counting as a
  * second each; among one user's jobs the oldest. */
-static struct job *next_job(struct jobs *js, enum proto_state state)
-{
+static struct job *next_job(struct jobs *js, enum proto_state state) {
     struct job *best = NULL;
     double best_used = 0;
     struct user *seen = NULL;
@@ -161,25 +154,25 @@ static struct job *next_job(struct jobs *js, enum proto_state state)
     return best;
 }
 
-int jobs_admit(struct jobs *js, uid_t uid, struct err *err)
-{
+int jobs_admit(struct jobs *js, uid_t uid, struct err *err) {
     struct user *u = jobs_user(js, uid);
     if (u == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
     }
     if (u->queued >= PROTO_MAX_USER_JOBS) {
-        return err_set(err, ERR_QUOTA_JOBS, "%u jobs of uid %d have not ended, at most %d",
-            u->queued, (int)uid, PROTO_MAX_USER_JOBS);
+        return err_set(
+            err, ERR_QUOTA_JOBS, "%u jobs of uid %d have not ended, at most %d", u->queued,
+            (int)uid, PROTO_MAX_USER_JOBS);
     }
     if (HASH_COUNT(js->table) >= PROTO_MAX_JOBS) {
-        return err_set(err, ERR_QUEUE_FULL, "%u jobs have not ended, at most %d",
-            HASH_COUNT(js->table), PROTO_MAX_JOBS);
+        return err_set(
+            err, ERR_QUEUE_FULL, "%u jobs have not ended, at most %d", HASH_COUNT(js->table),
+            PROTO_MAX_JOBS);
     }
     return 0;
 }
 
-void jobs_pump(struct jobs *js)
-{
+void jobs_pump(struct jobs *js) {
     struct daemon *d = js->daemon;
     if (js->is_pumping || d->is_draining) {
         return;
@@ -213,8 +206,7 @@ void jobs_pump(struct jobs *js)
 
 /* ---- Life of a job ----------------------------------------------------------------------- */
 
-struct job *jobs_find(struct jobs *js, const char *id)
-{
+struct job *jobs_find(struct jobs *js, const char *id) {
     struct job *j = NULL;
     int64_t alias;
     if (proto_alias_parse(id, &alias)) {
@@ -226,8 +218,7 @@ struct job *jobs_find(struct jobs *js, const char *id)
     return j;
 }
 
-static void job_free(struct job *j)
-{
+static void job_free(struct job *j) {
     json_decref(j->document);
     json_decref(j->report);
     json_decref(j->cycles);
@@ -237,8 +228,7 @@ static void job_free(struct job *j)
     free(j);
 }
 
-void jobs_submitted(struct jobs *js, const struct cache_job *row, const struct proto_job *spec)
-{
+void jobs_submitted(struct jobs *js, const struct cache_job *row, const struct proto_job *spec) {
     struct job *j = calloc(1, sizeof *j);
     struct user *u = jobs_user(js, row->uid);
     if (j == NULL || u == NULL) {
@@ -254,36 +244,36 @@ void jobs_submitted(struct jobs *js, const struct cache_job *row, const struct p
     j->queue_limit_ms = spec->limits.queue_ms;
     HASH_ADD_STR(js->table, id, j);
     u->queued++;
-    log_info("jobs", "job=%s alias=%lld uid=%d state=%s", j->id, (long long)j->alias, (int)j->uid,
+    log_info(
+        "jobs", "job=%s alias=%lld uid=%d state=%s", j->id, (long long)j->alias, (int)j->uid,
         row->state);
     jobs_notify(js, j->id);
 }
 
-int jobs_hold(struct jobs *js, struct job *j, struct err *err)
-{
+int jobs_hold(struct jobs *js, struct job *j, struct err *err) {
     if (j->state == PROTO_STATE_QUEUED && !j->is_busy) {
         job_move(js, j, PROTO_STATE_HELD);
     } else if (j->state != PROTO_STATE_HELD) {
-        return err_set(err, ERR_CONFLICT, "job %s is %s: only a queued job can be held", j->id,
+        return err_set(
+            err, ERR_CONFLICT, "job %s is %s: only a queued job can be held", j->id,
             proto_state_name(j->state));
     }
     return 0;
 }
 
-int jobs_release(struct jobs *js, struct job *j, struct err *err)
-{
+int jobs_release(struct jobs *js, struct job *j, struct err *err) {
     if (j->state == PROTO_STATE_HELD) {
         job_move(js, j, PROTO_STATE_QUEUED);
         jobs_pump(js);
     } else if (j->state != PROTO_STATE_QUEUED) {
-        return err_set(err, ERR_CONFLICT, "job %s is %s: only a held job can be released", j->id,
+        return err_set(
+            err, ERR_CONFLICT, "job %s is %s: only a held job can be released", j->id,
             proto_state_name(j->state));
     }
     return 0;
 }
 
-void jobs_cancel(struct jobs *js, struct job *j, enum err_code code, const char *why)
-{
+void jobs_cancel(struct jobs *js, struct job *j, enum err_code code, const char *why) {
     if (j->is_finishing || j->end.code != 0) {
         return;
     }
@@ -304,8 +294,7 @@ void jobs_cancel(struct jobs *js, struct job *j, enum err_code code, const char 
     }
 }
 
-bool job_step_ends(struct jobs *js, struct job *j, const struct err *err)
-{
+bool job_step_ends(struct jobs *js, struct job *j, const struct err *err) {
     j->is_busy = false;
     if (j->end.code != 0) {
         struct err end = j->end;
@@ -321,8 +310,7 @@ bool job_step_ends(struct jobs *js, struct job *j, const struct err *err)
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
-static enum proto_state end_state(const struct err *err)
-{
+static enum proto_state end_state(const struct err *err) {
     if (err == NULL) {
         return PROTO_STATE_SUCCEEDED;
     }
@@ -354,8 +342,7 @@ struct finish_op {
 
 /* Outputs, state and event in one commit (Q-4). The folder goes after the rest has worked; if
  * the commit then fails, outputs are blobs already and only their rows are missing. */
-static int finish_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int finish_run(struct store_op *op, struct cache *c, struct err *err) {
     struct finish_op *f = (struct finish_op *)op;
     int64_t seq;
     int r = f->adopt ? runs_adopt_outputs(c, f->change.id, f->change.uid, err) : 0;
@@ -373,8 +360,7 @@ static int finish_run(struct store_op *op, struct cache *c, struct err *err)
     return 0;
 }
 
-static void job_remove(struct jobs *js, struct job *j)
-{
+static void job_remove(struct jobs *js, struct job *j) {
     struct user *u = jobs_user(js, j->uid);
     if (u != NULL && u->queued > 0) {
         u->queued--;
@@ -386,8 +372,7 @@ static void job_remove(struct jobs *js, struct job *j)
     job_free(j);
 }
 
-static void finish_done(struct store_op *op)
-{
+static void finish_done(struct store_op *op) {
     struct finish_op *f = (struct finish_op *)op;
     struct jobs *js = f->jobs;
     struct job *j = f->job;
@@ -404,8 +389,9 @@ static void finish_done(struct store_op *op)
         if (proto_state_parse(f->change.state, &state)) {
             js->daemon->counters.ended[state]++;
         }
-        log_info("jobs", "job=%s alias=%lld uid=%d state=%s", j->id, (long long)j->alias,
-            (int)j->uid, f->change.state);
+        log_info(
+            "jobs", "job=%s alias=%lld uid=%d state=%s", j->id, (long long)j->alias, (int)j->uid,
+            f->change.state);
         char id[sizeof j->id];
         strcpy(id, j->id);
         job_remove(js, j);
@@ -417,8 +403,7 @@ static void finish_done(struct store_op *op)
     jobs_pump(js);
 }
 
-void jobs_finish(struct jobs *js, struct job *j, const struct err *err)
-{
+void jobs_finish(struct jobs *js, struct job *j, const struct err *err) {
     struct finish_op *f = calloc(1, sizeof *f);
     if (f == NULL) {
         err_set(&j->end, ERR_NOMEM, NULL); /* the tick tries again */
@@ -431,8 +416,9 @@ void jobs_finish(struct jobs *js, struct job *j, const struct err *err)
         job_move(js, j, PROTO_STATE_STORING);
     }
     enum proto_state state = end_state(err);
-    json_t *fields = json_pack("{s:s, s:s, s:s}", "state", proto_state_name(state), "from",
-        proto_state_name(j->state), "boot", js->daemon->boot_id);
+    json_t *fields = json_pack(
+        "{s:s, s:s, s:s}", "state", proto_state_name(state), "from", proto_state_name(j->state),
+        "boot", js->daemon->boot_id);
     if (err != NULL) {
         json_t *problem = proto_problem_print(err, NULL, NULL);
         f->change.error = json_dumps(problem, JSON_COMPACT);
@@ -447,9 +433,8 @@ void jobs_finish(struct jobs *js, struct job *j, const struct err *err)
     f->change.state = strdup(proto_state_name(state));
     f->change.state_ms = daemon_wall_ms();
     f->change.finished_ms = f->change.state_ms;
-    f->change.report = j->report != NULL
-                           ? json_dumps(j->report, JSON_COMPACT | JSON_REAL_PRECISION(9))
-                           : NULL;
+    f->change.report =
+        j->report != NULL ? json_dumps(j->report, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     f->event = job_event_body("job.state", "job ended", fields);
     f->adopt = j->outputs.count > 0 && j->end.code != ERR_DISK_FULL && j->end.code != ERR_IO;
     f->unpin = j->is_pinned;
@@ -462,18 +447,15 @@ void jobs_finish(struct jobs *js, struct job *j, const struct err *err)
 
 /* ---- Waiting ----------------------------------------------------------------------------- */
 
-void jobs_wait(struct jobs *js, struct waiter *w)
-{
+void jobs_wait(struct jobs *js, struct waiter *w) {
     TAILQ_INSERT_TAIL(&js->waiters, w, link);
 }
 
-void jobs_unwait(struct jobs *js, struct waiter *w)
-{
+void jobs_unwait(struct jobs *js, struct waiter *w) {
     TAILQ_REMOVE(&js->waiters, w, link);
 }
 
-void jobs_notify(struct jobs *js, const char *id)
-{
+void jobs_notify(struct jobs *js, const char *id) {
     struct waiter *next;
     for (struct waiter *w = TAILQ_FIRST(&js->waiters); w != NULL; w = next) {
         next = TAILQ_NEXT(w, link);
@@ -484,8 +466,7 @@ void jobs_notify(struct jobs *js, const char *id)
     }
 }
 
-static void wake_late(struct jobs *js, bool all)
-{
+static void wake_late(struct jobs *js, bool all) {
     uint64_t now = daemon_now_ms();
     struct waiter *next;
     for (struct waiter *w = TAILQ_FIRST(&js->waiters); w != NULL; w = next) {
@@ -497,8 +478,7 @@ static void wake_late(struct jobs *js, bool all)
     }
 }
 
-json_t *jobs_reason(struct jobs *js, const struct job *j)
-{
+json_t *jobs_reason(struct jobs *js, const struct job *j) {
     struct daemon *d = js->daemon;
     unsigned ahead = 0;
     for (const struct job *other = js->table; other != NULL && other != j; other = other->hh.next) {
@@ -514,8 +494,9 @@ json_t *jobs_reason(struct jobs *js, const struct job *j)
     } else if (d->is_draining) {
         code = "draining";
         detail = "the daemon is stopping";
-    } else if (d->is_paused && (j->state == PROTO_STATE_QUEUED ||
-                                   j->state == PROTO_STATE_WAITING_DEVICE)) {
+    } else if (
+        d->is_paused &&
+        (j->state == PROTO_STATE_QUEUED || j->state == PROTO_STATE_WAITING_DEVICE)) {
         code = "paused_by_operator";
         detail = d->pause_reason;
     } else if (j->state == PROTO_STATE_QUEUED) {
@@ -530,20 +511,21 @@ json_t *jobs_reason(struct jobs *js, const struct job *j)
         code = codes[device.state];
         detail = device.detail[0] != '\0' ? device.detail : "another job runs";
     }
-    return code != NULL ? json_pack("{s:s, s:s, s:i, s:i}", "code", code, "detail", detail,
-                              "position", (int)ahead + 1, "ahead", (int)ahead)
+    return code != NULL ? json_pack(
+                              "{s:s, s:s, s:i, s:i}", "code", code, "detail", detail, "position",
+                              (int)ahead + 1, "ahead", (int)ahead)
                         : NULL;
 }
 
 /* ---- Time -------------------------------------------------------------------------------- */
 
-static void tick_job(struct jobs *js, struct job *j, uint64_t now)
-{
+static void tick_job(struct jobs *js, struct job *j, uint64_t now) {
     if (j->end.code != 0 && !j->is_busy) {
         struct err end = j->end;
         jobs_finish(js, j, &end);
-    } else if (j->end.code != 0 && j->task != NULL && !j->is_stopped_hard &&
-               now - j->end_ms > JOBS_CANCEL_MS) {
+    } else if (
+        j->end.code != 0 && j->task != NULL && !j->is_stopped_hard &&
+        now - j->end_ms > JOBS_CANCEL_MS) {
         j->is_stopped_hard = true;
         runner_cancel(js->daemon->runner, j->task, true);
     } else if (j->queue_limit_ms > 0 && !j->is_started && now - j->created_ms > j->queue_limit_ms) {
@@ -551,8 +533,7 @@ static void tick_job(struct jobs *js, struct job *j, uint64_t now)
     }
 }
 
-void jobs_tick(struct jobs *js)
-{
+void jobs_tick(struct jobs *js) {
     uint64_t now = daemon_now_ms();
     struct job *next;
     for (struct job *j = js->table; j != NULL; j = next) {
@@ -563,8 +544,7 @@ void jobs_tick(struct jobs *js)
     jobs_pump(js);
 }
 
-void jobs_drain(struct jobs *js)
-{
+void jobs_drain(struct jobs *js) {
     struct job *next;
     for (struct job *j = js->table; j != NULL; j = next) {
         next = j->hh.next;
@@ -576,8 +556,7 @@ void jobs_drain(struct jobs *js)
     wake_late(js, true);
 }
 
-unsigned jobs_busy(const struct jobs *js)
-{
+unsigned jobs_busy(const struct jobs *js) {
     unsigned busy = flights_busy(js) ? 1 : 0;
     for (const struct job *j = js->table; j != NULL; j = j->hh.next) {
         busy += j->is_busy;
@@ -592,8 +571,7 @@ struct recover {
     unsigned damaged;
 };
 
-static int recover_job(const struct cache_job *row, void *arg)
-{
+static int recover_job(const struct cache_job *row, void *arg) {
     struct recover *r = arg;
     json_t *document = NULL;
     struct proto_job spec;
@@ -609,32 +587,30 @@ static int recover_job(const struct cache_job *row, void *arg)
     return 0;
 }
 
-static int by_alias(const struct job *a, const struct job *b)
-{
+static int by_alias(const struct job *a, const struct job *b) {
     return a->alias < b->alias ? -1 : a->alias > b->alias;
 }
 
-static int recover(struct jobs *js, struct cache *c, struct err *err)
-{
+static int recover(struct jobs *js, struct cache *c, struct err *err) {
     static const char *const states[] = {"queued", "held"};
     struct err why;
     err_set(&why, ERR_INTERRUPTED, "the daemon ended while the job was active");
     json_t *problem = proto_problem_print(&why, NULL, NULL);
     CLEANUP(cleanup_free) char *text = json_dumps(problem, JSON_COMPACT);
     CLEANUP(cleanup_free)
-    char *event = job_event_body("job.state", "job was interrupted by a restart of the daemon",
-        json_pack("{s:s, s:s, s:s, s:o}", "state", "interrupted", "cause", "daemon_restarted",
-            "boot", js->daemon->boot_id, "error", problem));
+    char *event = job_event_body(
+        "job.state", "job was interrupted by a restart of the daemon",
+        json_pack(
+            "{s:s, s:s, s:s, s:o}", "state", "interrupted", "cause", "daemon_restarted", "boot",
+            js->daemon->boot_id, "error", problem));
     uint64_t count = 0;
-    int r = text == NULL || event == NULL ? err_set(err, ERR_NOMEM, NULL)
-                                          : cache_begin(c, err);
+    int r = text == NULL || event == NULL ? err_set(err, ERR_NOMEM, NULL) : cache_begin(c, err);
     if (r == 0) {
         r = cache_job_recover(c, text, event, &count, err);
     }
     struct recover state = {js, 0};
     for (size_t i = 0; i < 2 && r == 0; i++) {
-        r = cache_job_list(
-            c, 0, true, states[i], 0, PROTO_MAX_JOBS, recover_job, &state, err);
+        r = cache_job_list(c, 0, true, states[i], 0, PROTO_MAX_JOBS, recover_job, &state, err);
     }
     HASH_SORT(js->table, by_alias);
     for (int s = PROTO_STATE_SUCCEEDED; s < PROTO_STATE_COUNT && r == 0; s++) {
@@ -647,14 +623,14 @@ static int recover(struct jobs *js, struct cache *c, struct err *err)
         cache_rollback(c);
     }
     if (r == 0 && (count > 0 || HASH_COUNT(js->table) > 0)) {
-        log_notice("jobs", "recovered queued=%u interrupted=%llu damaged=%u",
-            HASH_COUNT(js->table), (unsigned long long)count, state.damaged);
+        log_notice(
+            "jobs", "recovered queued=%u interrupted=%llu damaged=%u", HASH_COUNT(js->table),
+            (unsigned long long)count, state.damaged);
     }
     return r;
 }
 
-int jobs_open(struct daemon *d, struct jobs **ret, struct err *err)
-{
+int jobs_open(struct daemon *d, struct jobs **ret, struct err *err) {
     struct jobs *js = calloc(1, sizeof *js);
     if (js == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -673,22 +649,19 @@ int jobs_open(struct daemon *d, struct jobs **ret, struct err *err)
     return 0;
 }
 
-void jobs_close(struct jobs *js)
-{
+void jobs_close(struct jobs *js) {
     if (js == NULL) {
         return;
     }
     struct job *j;
     struct job *next_j;
-    HASH_ITER(hh, js->table, j, next_j)
-    {
+    HASH_ITER(hh, js->table, j, next_j) {
         HASH_DEL(js->table, j);
         job_free(j);
     }
     struct user *u;
     struct user *next_u;
-    HASH_ITER(hh, js->users, u, next_u)
-    {
+    HASH_ITER(hh, js->users, u, next_u) {
         HASH_DEL(js->users, u);
         free(u);
     }

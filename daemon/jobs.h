@@ -40,19 +40,19 @@ struct job {
     int64_t alias;
     uid_t uid;
     enum proto_state state;
-    uint64_t created_ms;        /* monotonic; 0 = before this daemon started */
+    uint64_t created_ms; /* monotonic; 0 = before this daemon started */
     uint64_t queue_limit_ms;
-    bool is_started;            /* has left the queue once */
+    bool is_started; /* has left the queue once */
     bool is_busy;
     bool is_finishing;
-    struct err end;             /* why it is to end early; code 0 = go on */
-    uint64_t end_ms;            /* when that was decided */
+    struct err end;  /* why it is to end early; code 0 = go on */
+    uint64_t end_ms; /* when that was decided */
     bool is_stopped_hard;
-    json_t *document;           /* owned; from the key step on */
-    struct proto_job spec;      /* borrowed from document */
-    struct worker *worker;      /* key or reference */
+    json_t *document;      /* owned; from the key step on */
+    struct proto_job spec; /* borrowed from document */
+    struct worker *worker; /* key or reference */
     struct flight *flight;
-    bool is_joined;             /* the flight was another job's */
+    bool is_joined; /* the flight was another job's */
     struct run_task *task;
     struct bindings inputs, outputs, parameters;
     uint64_t runs;
@@ -60,17 +60,17 @@ struct job {
     bool has_package, is_pinned, has_staging;
     struct digest package;
     char package_path[4200];
-    json_t *report;             /* owned */
-    json_t *cycles;             /* owned: one number a run */
-    uint64_t step_ms;           /* start of the present step */
+    json_t *report;   /* owned */
+    json_t *cycles;   /* owned: one number a run */
+    uint64_t step_ms; /* start of the present step */
     UT_hash_handle hh;
 };
 
 struct user {
     uid_t uid;
-    double used_ms;             /* decayed */
+    double used_ms; /* decayed */
     uint64_t at_ms;
-    unsigned active;            /* key steps and runs under way */
+    unsigned active; /* key steps and runs under way */
     unsigned queued;
     UT_hash_handle hh;
 };
@@ -87,14 +87,14 @@ struct waiter {
 
 struct jobs {
     struct daemon *daemon;
-    struct job *table;          /* in order of creation */
-    struct flight *flights;     /* by key, in order of creation */
+    struct job *table;      /* in order of creation */
+    struct flight *flights; /* by key, in order of creation */
     struct user *users;
     TAILQ_HEAD(, waiter) waiters;
-    struct job *running;        /* on the device */
-    unsigned workers;           /* slots taken */
+    struct job *running; /* on the device */
+    unsigned workers;    /* slots taken */
     unsigned worker_limit;
-    unsigned active;            /* jobs past the queue */
+    unsigned active; /* jobs past the queue */
     uint64_t serial;
     bool is_pumping;
 };
@@ -110,7 +110,8 @@ void jobs_pump(struct jobs *js);
 void jobs_drain(struct jobs *js);
 unsigned jobs_busy(const struct jobs *js);
 
-struct job *jobs_find(struct jobs *js, const char *id); /* by id or alias; NULL = ended or unknown */
+struct job *
+jobs_find(struct jobs *js, const char *id); /* by id or alias; NULL = ended or unknown */
 /* -ERR_QUOTA_JOBS or -ERR_QUEUE_FULL. */
 int jobs_admit(struct jobs *js, uid_t uid, struct err *err);
 /* A row has been committed. */
@@ -134,15 +135,15 @@ struct job_op {
     struct jobs *jobs;
     struct job *job;
     char id[PROTO_ID_CHARS + 1];
-    struct cache_job change;   /* texts owned */
-    char *event;               /* owned body, NULL = none */
+    struct cache_job change; /* texts owned */
+    char *event;             /* owned body, NULL = none */
     void (*then)(struct job_op *op);
 };
 
 void job_move(struct jobs *js, struct job *j, enum proto_state state);
 /* Takes fields. */
-void job_event(struct jobs *js, const char *id, const char *event, const char *message,
-    json_t *fields);
+void job_event(
+    struct jobs *js, const char *id, const char *event, const char *message, json_t *fields);
 char *job_event_body(const char *event, const char *message, json_t *fields); /* takes fields */
 /* Tells those who wait for this job. */
 void jobs_notify(struct jobs *js, const char *id);
@@ -172,11 +173,11 @@ int runs_adopt_outputs(struct cache *c, const char *id, uid_t uid, struct err *e
 
 /* Stages a folder for a worker (store thread): blobs linked, model read, document built. */
 struct stage {
-    char name[40];             /* folder in staging */
+    char name[40]; /* folder in staging */
     const struct proto_job *spec;
     const char *kind;
-    int fd;                    /* result, owned */
-    json_t *document;          /* result, owned: for the worker */
+    int fd;           /* result, owned */
+    json_t *document; /* result, owned: for the worker */
 };
 
 int stage_run(struct stage *s, struct cache *c, bool keep, struct err *err);

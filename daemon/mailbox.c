@@ -17,8 +17,7 @@ struct mailbox {
     sd_event_source *source;
 };
 
-static struct letter *mailbox_take(struct mailbox *m)
-{
+static struct letter *mailbox_take(struct mailbox *m) {
     pthread_mutex_lock(&m->mutex);
     struct letter *all = m->head;
     m->head = NULL;
@@ -27,8 +26,7 @@ static struct letter *mailbox_take(struct mailbox *m)
     return all;
 }
 
-void mailbox_deliver(struct mailbox *m)
-{
+void mailbox_deliver(struct mailbox *m) {
     for (struct letter *l = mailbox_take(m); l != NULL;) {
         struct letter *next = l->next;
         l->deliver(l);
@@ -36,8 +34,7 @@ void mailbox_deliver(struct mailbox *m)
     }
 }
 
-static int on_letters(sd_event_source *source, int fd, uint32_t events, void *arg)
-{
+static int on_letters(sd_event_source *source, int fd, uint32_t events, void *arg) {
     uint64_t count;
     ssize_t n = read(fd, &count, sizeof count);
     (void)n; /* the list says what there is */
@@ -45,8 +42,7 @@ static int on_letters(sd_event_source *source, int fd, uint32_t events, void *ar
     return 0;
 }
 
-int mailbox_new(sd_event *event, struct mailbox **ret, struct err *err)
-{
+int mailbox_new(sd_event *event, struct mailbox **ret, struct err *err) {
     struct mailbox *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -63,8 +59,7 @@ int mailbox_new(sd_event *event, struct mailbox **ret, struct err *err)
     return 0;
 }
 
-void mailbox_free(struct mailbox *m)
-{
+void mailbox_free(struct mailbox *m) {
     if (m == NULL) {
         return;
     }
@@ -77,8 +72,7 @@ void mailbox_free(struct mailbox *m)
     free(m);
 }
 
-void mailbox_post(struct mailbox *m, struct letter *letter)
-{
+void mailbox_post(struct mailbox *m, struct letter *letter) {
     letter->next = NULL;
     pthread_mutex_lock(&m->mutex);
     *m->tail = letter;

@@ -18,6 +18,6 @@ struct mailbox; /* owned; free with mailbox_free() when no thread posts any more
 int mailbox_new(sd_event *event, struct mailbox **ret, struct err *err);
 void mailbox_free(struct mailbox *m); /* delivers what is left; NULL accepted */
 void mailbox_post(struct mailbox *m, struct letter *letter); /* any thread */
-void mailbox_deliver(struct mailbox *m); /* loop thread: what is there now */
+void mailbox_deliver(struct mailbox *m);                     /* loop thread: what is there now */
 
 #endif

@@ -33,22 +33,19 @@
 #define DRIVER_SIGNAL_HI 49
 #define BACKLOG          128
 
-uint64_t daemon_wall_ms(void)
-{
+uint64_t daemon_wall_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-uint64_t daemon_now_ms(void)
-{
+uint64_t daemon_now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-void daemon_new_id(char ret[PROTO_ID_CHARS + 1])
-{
+void daemon_new_id(char ret[PROTO_ID_CHARS + 1]) {
     uint8_t random[10];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         uint64_t now = daemon_now_ms();
@@ -60,7 +57,7 @@ void daemon_new_id(char ret[PROTO_ID_CHARS + 1])
 
 struct program {
     struct daemon daemon;
-    char *socket_path;    /* to remove at the end, owned */
+    char *socket_path; /* to remove at the end, owned */
     sd_event_source *tick;
     unsigned signals;
     uint64_t stop_by_ms;
@@ -68,8 +65,7 @@ struct program {
 
 /* ---- The socket -------------------------------------------------------------------------- */
 
-static int check_listening(int fd, struct err *err)
-{
+static int check_listening(int fd, struct err *err) {
     if (sd_is_socket_unix(fd, SOCK_STREAM, 1, NULL, 0) <= 0) {
         return err_set(err, ERR_USAGE, "the socket passed is no listening Unix stream socket");
     }
@@ -77,8 +73,7 @@ static int check_listening(int fd, struct err *err)
 }
 
 /* A socket file that nobody answers on is removed; one that answers is another daemon's. */
-static int clear_stale(const struct sockaddr_un *address, struct err *err)
-{
+static int clear_stale(const struct sockaddr_un *address, struct err *err) {
     struct stat st;
     if (lstat(address->sun_path, &st) != 0) {
         return errno == ENOENT ? 0 : err_sys(err, ERR_IO, errno, "socket '%s'", address->sun_path);
@@ -94,13 +89,13 @@ static int clear_stale(const struct sockaddr_un *address, struct err *err)
     return 0;
 }
 
-static int listen_on(struct program *p, int *ret, struct err *err)
-{
+static int listen_on(struct program *p, int *ret, struct err *err) {
     const struct config *c = &p->daemon.config;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(c->socket) >= sizeof address.sun_path) {
-        return err_set(err, ERR_USAGE, "socket path of %zu bytes, at most %zu: '%s'",
-            strlen(c->socket), sizeof address.sun_path - 1, c->socket);
+        return err_set(
+            err, ERR_USAGE, "socket path of %zu bytes, at most %zu: '%s'", strlen(c->socket),
+            sizeof address.sun_path - 1, c->socket);
     }
     strcpy(address.sun_path, c->socket);
     gid_t group = (gid_t)-1;
@@ -126,8 +121,7 @@ static int listen_on(struct program *p, int *ret, struct err *err)
     return 0;
 }
 
-static int get_socket(struct program *p, int *ret, struct err *err)
-{
+static int get_socket(struct program *p, int *ret, struct err *err) {
     int n = sd_listen_fds(1);
     if (n > 1) {
         return err_set(err, ERR_USAGE, "%d sockets were passed, one is expected", n);
@@ -142,18 +136,17 @@ static int get_socket(struct program *p, int *ret, struct err *err)
 
 /* ---- Loop -------------------------------------------------------------------------------- */
 
-static void report_status(struct program *p)
-{
+static void report_status(struct program *p) {
     struct daemon *d = &p->daemon;
     struct runner_status s;
     runner_status(d->runner, &s);
-    sd_notifyf(0, "STATUS=%u jobs, device %s %s%s%s", HASH_COUNT(d->jobs->table),
-        d->config.device, runner_state_name(s.state), s.detail[0] != '\0' ? ": " : "", s.detail);
+    sd_notifyf(
+        0, "STATUS=%u jobs, device %s %s%s%s", HASH_COUNT(d->jobs->table), d->config.device,
+        runner_state_name(s.state), s.detail[0] != '\0' ? ": " : "", s.detail);
 }
 
 /* The loop pings for all threads: not when the store has been at one group for a minute. */
-static void feed_watchdog(struct program *p)
-{
+static void feed_watchdog(struct program *p) {
     struct store_health h;
     store_health(p->daemon.store, &h);
     if (h.stuck_ms < 60000) {
@@ -161,13 +154,11 @@ static void feed_watchdog(struct program *p)
     }
 }
 
-static bool is_settled(const struct daemon *d)
-{
+static bool is_settled(const struct daemon *d) {
     return jobs_busy(d->jobs) == 0;
 }
 
-static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
-{
+static int on_tick(sd_event_source *source, uint64_t usec, void *arg) {
     struct program *p = arg;
     struct daemon *d = &p->daemon;
     server_tick(d->server);
@@ -184,8 +175,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg)
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-static void begin_stop(struct program *p)
-{
+static void begin_stop(struct program *p) {
     struct daemon *d = &p->daemon;
     p->stop_by_ms = daemon_now_ms() + STOP_MS;
     d->is_draining = true;
@@ -196,8 +186,7 @@ static void begin_stop(struct program *p)
     sd_event_source_set_time(p->tick, 0); /* at once: usually nothing is under way */
 }
 
-static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
-{
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg) {
     struct program *p = arg;
     if (++p->signals > 1) {
         log_notice("main", "stopping now");
@@ -208,13 +197,11 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
     return 0;
 }
 
-static void on_device_change(void *arg)
-{
+static void on_device_change(void *arg) {
     jobs_pump(((struct daemon *)arg)->jobs);
 }
 
-static int add_sources(struct program *p, struct err *err)
-{
+static int add_sources(struct program *p, struct err *err) {
     struct daemon *d = &p->daemon;
     int r;
     if ((r = sd_event_add_signal(d->event, NULL, SIGTERM, on_signal, p)) < 0 ||
@@ -229,8 +216,7 @@ static int add_sources(struct program *p, struct err *err)
 /* ---- Start and stop ---------------------------------------------------------------------- */
 
 /* Blocked before the first thread, so that every thread inherits it; children clear it. */
-static void block_signals(void)
-{
+static void block_signals(void) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -242,8 +228,7 @@ static void block_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-static int find_compiler(struct config *c, struct err *err)
-{
+static int find_compiler(struct config *c, struct err *err) {
     if (c->compiler != NULL) {
         return 0;
     }
@@ -259,8 +244,7 @@ static int find_compiler(struct config *c, struct err *err)
     return c->compiler != NULL ? 0 : err_set(err, ERR_NOMEM, NULL);
 }
 
-static int start(struct program *p, struct err *err)
-{
+static int start(struct program *p, struct err *err) {
     struct daemon *d = &p->daemon;
     int fd = -1;
     int r = sd_event_new(&d->event);
@@ -286,7 +270,8 @@ static int start(struct program *p, struct err *err)
         return r;
     }
     jobs_pump(d->jobs);
-    log_notice("main", "ready socket=%s state=%s device=%s", d->config.socket, d->config.state_dir,
+    log_notice(
+        "main", "ready socket=%s state=%s device=%s", d->config.socket, d->config.state_dir,
         d->config.device);
     sd_notify(0, "READY=1");
     return 0;
@@ -294,8 +279,7 @@ static int start(struct program *p, struct err *err)
 
 /* Delivers letters and turns HTTP until nobody waits, the store has nothing to do and nothing
  * more comes of that, or time is up. True when all is quiet. */
-static bool settle(struct program *p, uint64_t most_ms)
-{
+static bool settle(struct program *p, uint64_t most_ms) {
     struct daemon *d = &p->daemon;
     uint64_t until = daemon_now_ms() + most_ms;
     for (int quiet = 0; quiet < 2 && daemon_now_ms() < until;) {
@@ -320,8 +304,7 @@ static bool settle(struct program *p, uint64_t most_ms)
 
 /* What the threads and clients might still use is not freed under them: an unclean end leaves it
  * to the system, whose locks and descriptors go with the process. */
-static bool stop(struct program *p)
-{
+static bool stop(struct program *p) {
     struct daemon *d = &p->daemon;
     bool now = p->signals > 1;
     d->is_draining = true;
@@ -349,8 +332,7 @@ static bool stop(struct program *p)
     return true;
 }
 
-static int finish(struct program *p, int status)
-{
+static int finish(struct program *p, int status) {
     bool is_clean = stop(p);
     if (p->socket_path != NULL) {
         unlink(p->socket_path);
@@ -365,8 +347,7 @@ static int finish(struct program *p, int status)
     return status;
 }
 
-static int help(struct program *p)
-{
+static int help(struct program *p) {
     if (p->daemon.config.help) {
         config_help(stdout);
     } else {
@@ -377,8 +358,7 @@ static int help(struct program *p)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     struct program *p = calloc(1, sizeof *p);
     struct err err;
     err_clear(&err);

@@ -18,11 +18,11 @@ struct event_stream {
     struct stream stream;
     struct waiter waiter;
     char id[PROTO_ID_CHARS + 1];
-    int64_t next;          /* first sequence number not yet read */
+    int64_t next; /* first sequence number not yet read */
     bool follow;
     bool is_greeted;
-    bool is_watching;      /* in the list of waiters */
-    struct read_op *op;    /* under way */
+    bool is_watching;   /* in the list of waiters */
+    struct read_op *op; /* under way */
 };
 
 struct read_op {
@@ -35,8 +35,7 @@ struct read_op {
     json_t *error;
 };
 
-static void put(struct text *t, const char *s)
-{
+static void put(struct text *t, const char *s) {
     size_t n = strlen(s);
     if (t->bytes + n > t->size) {
         size_t size = t->size > 0 ? t->size : 4096;
@@ -56,8 +55,7 @@ static void put(struct text *t, const char *s)
 }
 
 /* A line that is of the stream, not of the job: no sequence number. */
-static void put_record(struct text *t, const char *event, const char *message, json_t *fields)
-{
+static void put_record(struct text *t, const char *event, const char *message, json_t *fields) {
     char *body = job_event_body(event, message, fields);
     if (body == NULL) {
         t->failed = true;
@@ -75,8 +73,7 @@ static void put_record(struct text *t, const char *event, const char *message, j
 
 /* ---- Reading (store thread) -------------------------------------------------------------- */
 
-static int read_event(int64_t seq, uint64_t ms, const char *body, void *arg)
-{
+static int read_event(int64_t seq, uint64_t ms, const char *body, void *arg) {
     struct read_op *o = arg;
     char head[64 + PROTO_TIME_CHARS];
     char when[PROTO_TIME_CHARS + 1];
@@ -91,8 +88,7 @@ static int read_event(int64_t seq, uint64_t ms, const char *body, void *arg)
     return o->text.bytes >= PIECE_BYTES || o->text.failed;
 }
 
-static int read_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int read_run(struct store_op *op, struct cache *c, struct err *err) {
     struct read_op *o = (struct read_op *)op;
     struct cache_job row;
     int r = cache_job_find(c, o->id, &row, err);
@@ -109,8 +105,7 @@ static int read_run(struct store_op *op, struct cache *c, struct err *err)
 
 /* ---- The stream (loop) ------------------------------------------------------------------- */
 
-static void feed_text(struct event_stream *s, struct text *t, bool is_end)
-{
+static void feed_text(struct event_stream *s, struct text *t, bool is_end) {
     if (t->failed) {
         free(t->data);
         stream_break(&s->stream);
@@ -119,11 +114,11 @@ static void feed_text(struct event_stream *s, struct text *t, bool is_end)
     }
 }
 
-static void put_end(struct text *t, struct read_op *o)
-{
+static void put_end(struct text *t, struct read_op *o) {
     bool is_ended = proto_state_ended(o->state);
-    json_t *fields = json_pack("{s:s, s:b, s:I}", "state", proto_state_name(o->state), "terminal",
-        is_ended, "next", (json_int_t)o->next);
+    json_t *fields = json_pack(
+        "{s:s, s:b, s:I}", "state", proto_state_name(o->state), "terminal", is_ended, "next",
+        (json_int_t)o->next);
     if (o->error != NULL) {
         json_object_set(fields, "error", o->error);
     }
@@ -132,8 +127,7 @@ static void put_end(struct text *t, struct read_op *o)
 
 static void read_submit(struct event_stream *s);
 
-static void on_wake(struct waiter *w, enum wake why)
-{
+static void on_wake(struct waiter *w, enum wake why) {
     struct event_stream *s =
         (struct event_stream *)((char *)w - offsetof(struct event_stream, waiter));
     s->is_watching = false;
@@ -141,16 +135,14 @@ static void on_wake(struct waiter *w, enum wake why)
         read_submit(s);
     } else if (why == WAKE_TIMEOUT) {
         struct text t = {0};
-        put_record(&t, "heartbeat", "still here",
-            json_pack("{s:I}", "next", (json_int_t)s->next));
+        put_record(&t, "heartbeat", "still here", json_pack("{s:I}", "next", (json_int_t)s->next));
         feed_text(s, &t, false);
     } else {
         stream_feed(&s->stream, NULL, 0, true); /* without `end`: to be taken up again */
     }
 }
 
-static void read_done(struct store_op *op)
-{
+static void read_done(struct store_op *op) {
     struct read_op *o = (struct read_op *)op;
     struct event_stream *s = o->stream;
     struct daemon *d = s->stream.request->daemon;
@@ -158,9 +150,10 @@ static void read_done(struct store_op *op)
     if (op->result < 0) {
         json_t *problem = proto_problem_print(&op->err, s->stream.request->id, NULL);
         put_record(&o->text, "error", "the job's events cannot be read", problem);
-        put_record(&o->text, "end", "the stream ends here",
-            json_pack("{s:s, s:b, s:I}", "state", "unknown", "terminal", 0, "next",
-                (json_int_t)o->next));
+        put_record(
+            &o->text, "end", "the stream ends here",
+            json_pack(
+                "{s:s, s:b, s:I}", "state", "unknown", "terminal", 0, "next", (json_int_t)o->next));
         feed_text(s, &o->text, true);
     } else if (o->text.bytes > 0) {
         s->next = o->next;
@@ -181,8 +174,7 @@ static void read_done(struct store_op *op)
     free(o);
 }
 
-static void read_submit(struct event_stream *s)
-{
+static void read_submit(struct event_stream *s) {
     struct read_op *o = calloc(1, sizeof *o);
     if (o == NULL) {
         stream_break(&s->stream);
@@ -197,8 +189,7 @@ static void read_submit(struct event_stream *s)
     store_submit(s->stream.request->daemon->store, &o->op);
 }
 
-static void stream_more(struct stream *stream)
-{
+static void stream_more(struct stream *stream) {
     struct event_stream *s = (struct event_stream *)stream;
     if (s->is_greeted) {
         read_submit(s);
@@ -206,14 +197,15 @@ static void stream_more(struct stream *stream)
     }
     s->is_greeted = true;
     struct text t = {0};
-    put_record(&t, "hello", "events of a job",
-        json_pack("{s:s, s:I, s:s, s:b}", "job", s->id, "from", (json_int_t)s->next, "boot",
+    put_record(
+        &t, "hello", "events of a job",
+        json_pack(
+            "{s:s, s:I, s:s, s:b}", "job", s->id, "from", (json_int_t)s->next, "boot",
             stream->request->daemon->boot_id, "follow", s->follow));
     feed_text(s, &t, false);
 }
 
-static void stream_free(struct stream *stream)
-{
+static void stream_free(struct stream *stream) {
     struct event_stream *s = (struct event_stream *)stream;
     if (s->is_watching) {
         jobs_unwait(stream->daemon->jobs, &s->waiter);
@@ -230,8 +222,7 @@ struct open_op {
     char id[PROTO_ID_CHARS + 1];
 };
 
-static int open_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int open_run(struct store_op *op, struct cache *c, struct err *err) {
     struct open_op *o = (struct open_op *)op;
     struct cache_job row;
     int r = handler_job(o->q.request, c, &row, err);
@@ -242,8 +233,7 @@ static int open_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void open_reply(struct request_op *q)
-{
+static void open_reply(struct request_op *q) {
     struct open_op *o = (struct open_op *)q;
     struct event_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
@@ -263,8 +253,7 @@ static void open_reply(struct request_op *q)
     }
 }
 
-void on_job_events(struct request *r)
-{
+void on_job_events(struct request *r) {
     struct err err;
     int64_t from;
     int64_t follow;

@@ -7,8 +7,7 @@
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-int handler_job(struct request *r, struct cache *c, struct cache_job *ret, struct err *err)
-{
+int handler_job(struct request *r, struct cache *c, struct cache_job *ret, struct err *err) {
     const char *id = r->match.params[0];
     int64_t alias;
     if (!proto_id_valid(id) && !proto_alias_parse(id, &alias)) {
@@ -23,26 +22,22 @@ int handler_job(struct request *r, struct cache *c, struct cache_job *ret, struc
     return result;
 }
 
-static void set_text(json_t *o, const char *key, const char *text)
-{
+static void set_text(json_t *o, const char *key, const char *text) {
     json_object_set_new(o, key, text != NULL ? json_string(text) : json_null());
 }
 
-static void set_json(json_t *o, const char *key, const char *text)
-{
+static void set_json(json_t *o, const char *key, const char *text) {
     json_t *value = text != NULL ? json_loads(text, 0, NULL) : NULL;
     json_object_set_new(o, key, value != NULL ? value : json_null());
 }
 
-static void set_time(json_t *o, const char *key, uint64_t ms)
-{
+static void set_time(json_t *o, const char *key, uint64_t ms) {
     char text[PROTO_TIME_CHARS + 1];
     proto_time_print(ms, text);
     set_text(o, key, ms > 0 ? text : NULL);
 }
 
-static json_t *job_links(const char *id)
-{
+static json_t *job_links(const char *id) {
     static const char *const parts[] = {"events", "outputs", "profile", "cancel"};
     char path[96];
     json_t *links = json_object();
@@ -55,8 +50,7 @@ static json_t *job_links(const char *id)
     return links;
 }
 
-json_t *handler_job_json(const struct cache_job *row)
-{
+json_t *handler_job_json(const struct cache_job *row) {
     enum proto_state state;
     bool is_ended = proto_state_parse(row->state, &state) && proto_state_ended(state);
     json_t *o = json_object();
@@ -81,8 +75,7 @@ json_t *handler_job_json(const struct cache_job *row)
     return o;
 }
 
-void handler_add_reason(struct daemon *d, json_t *job)
-{
+void handler_add_reason(struct daemon *d, json_t *job) {
     const char *id = json_string_value(json_object_get(job, "id"));
     const struct job *j = id != NULL ? jobs_find(d->jobs, id) : NULL;
     json_t *reason = j != NULL ? jobs_reason(d->jobs, j) : NULL;
@@ -95,36 +88,36 @@ void handler_add_reason(struct daemon *d, json_t *job)
 
 struct submit_op {
     struct request_op q;
-    struct proto_job spec;      /* borrowed from the request's document */
-    struct err refused;         /* over a quota, unless this is a replay */
-    struct cache_job row;       /* texts owned */
+    struct proto_job spec; /* borrowed from the request's document */
+    struct err refused;    /* over a quota, unless this is a replay */
+    struct cache_job row;  /* texts owned */
     struct digest body;
-    const char *key;            /* Idempotency-Key, borrowed */
+    const char *key; /* Idempotency-Key, borrowed */
     char *event;
     bool is_replay;
-    struct cache *cache;        /* while run() runs */
+    struct cache *cache; /* while run() runs */
     struct err *err;
 };
 
-static int check_blob(const struct digest *blob, const char *pointer, void *arg)
-{
+static int check_blob(const struct digest *blob, const char *pointer, void *arg) {
     struct submit_op *s = arg;
     char hex[DIGEST_HEX + 1];
     digest_hex(blob, hex);
     if (!cache_blob_visible(s->cache, blob, s->row.uid)) {
-        return err_at(s->err, ERR_MISSING, pointer,
-            "blob sha256:%s has not been sent by this user", hex);
+        return err_at(
+            s->err, ERR_MISSING, pointer, "blob sha256:%s has not been sent by this user", hex);
     }
     return cache_job_pin_blob(s->cache, s->row.id, blob, s->err);
 }
 
 /* The 202 of the first time, made again. */
-static int replay(struct submit_op *s, struct cache *c, const char *id, const struct digest *body,
-    struct err *err)
-{
+static int replay(
+    struct submit_op *s, struct cache *c, const char *id, const struct digest *body,
+    struct err *err) {
     if (!digest_equal(body, &s->body)) {
-        return err_set(err, ERR_IDEMPOTENCY_MISMATCH,
-            "Idempotency-Key was used for job %s with another body", id);
+        return err_set(
+            err, ERR_IDEMPOTENCY_MISMATCH, "Idempotency-Key was used for job %s with another body",
+            id);
     }
     struct cache_job row;
     int r = cache_job_find(c, id, &row, err);
@@ -140,8 +133,7 @@ static int replay(struct submit_op *s, struct cache *c, const char *id, const st
 }
 
 /* Job, key, pins and first event in one piece: all of it or nothing is there after a crash. */
-static int submit_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int submit_run(struct store_op *op, struct cache *c, struct err *err) {
     struct submit_op *s = (struct submit_op *)op;
     char id[CACHE_ID_CHARS + 1];
     struct digest body;
@@ -173,8 +165,7 @@ static int submit_run(struct store_op *op, struct cache *c, struct err *err)
     return cache_event_append(c, s->row.id, s->event, &seq, err);
 }
 
-static void submit_reply(struct request_op *q)
-{
+static void submit_reply(struct request_op *q) {
     struct submit_op *s = (struct submit_op *)q;
     struct daemon *d = q->request->daemon;
     json_t *body = json_object();
@@ -199,29 +190,27 @@ static void submit_reply(struct request_op *q)
     }
 }
 
-static void submit_free(struct request_op *q)
-{
+static void submit_free(struct request_op *q) {
     struct submit_op *s = (struct submit_op *)q;
     cache_job_done(&s->row);
     free(s->event);
     free(s);
 }
 
-static int check_key(const char *key, struct err *err)
-{
+static int check_key(const char *key, struct err *err) {
     size_t n = key != NULL ? strlen(key) : 1;
     for (size_t i = 0; key != NULL && i < n; i++) {
         n = key[i] > 0x20 && key[i] < 0x7f ? n : 0;
     }
     if (n == 0 || n > PROTO_MAX_IDEMPOTENCY) {
-        return err_set(err, ERR_INVALID, "Idempotency-Key: 1 to %d printable characters",
+        return err_set(
+            err, ERR_INVALID, "Idempotency-Key: 1 to %d printable characters",
             PROTO_MAX_IDEMPOTENCY);
     }
     return 0;
 }
 
-void on_job_submit(struct request *r)
-{
+void on_job_submit(struct request *r) {
     struct err err;
     struct proto_job spec;
     const char *key = request_header(r, "Idempotency-Key");
@@ -251,8 +240,10 @@ void on_job_submit(struct request *r)
     s->row.request_id = strdup(r->id);
     s->row.created_ms = daemon_wall_ms();
     digest_of(r->body, r->body_bytes, &s->body);
-    s->event = job_event_body("job.state", "job was accepted",
-        json_pack("{s:s, s:n, s:s}", "state", spec.hold ? "held" : "queued", "from", "boot",
+    s->event = job_event_body(
+        "job.state", "job was accepted",
+        json_pack(
+            "{s:s, s:n, s:s}", "state", spec.hold ? "held" : "queued", "from", "boot",
             r->daemon->boot_id));
     request_op_submit(&s->q);
 }
@@ -261,11 +252,11 @@ void on_job_submit(struct request *r)
 
 struct show_op {
     struct request_op q;
-    bool is_waiting;            /* may still wait */
+    bool is_waiting; /* may still wait */
     bool has_since;
     int64_t since;
     uint64_t deadline_ms;
-    json_t *job;                /* owned */
+    json_t *job; /* owned */
     bool is_ended;
     int64_t index;
     char id[PROTO_ID_CHARS + 1];
@@ -278,11 +269,10 @@ struct show_waiter {
     int64_t since;
 };
 
-static void show_submit(struct request *r, bool may_wait, bool has_since, int64_t since,
-    uint64_t deadline_ms);
+static void
+show_submit(struct request *r, bool may_wait, bool has_since, int64_t since, uint64_t deadline_ms);
 
-static int show_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int show_run(struct store_op *op, struct cache *c, struct err *err) {
     struct show_op *s = (struct show_op *)op;
     struct cache_job row;
     int r = handler_job(s->q.request, c, &row, err);
@@ -297,15 +287,13 @@ static int show_run(struct store_op *op, struct cache *c, struct err *err)
     return 0;
 }
 
-static void show_wake(struct waiter *w, enum wake why)
-{
+static void show_wake(struct waiter *w, enum wake why) {
     struct show_waiter *s = (struct show_waiter *)w;
     show_submit(s->request, why == WAKE_CHANGED, s->has_since, s->since, w->deadline_ms);
     free(s);
 }
 
-static void show_reply(struct request_op *q)
-{
+static void show_reply(struct request_op *q) {
     struct show_op *s = (struct show_op *)q;
     struct request *r = q->request;
     bool enough = s->is_ended || (s->has_since && s->index > s->since) ||
@@ -331,15 +319,13 @@ static void show_reply(struct request_op *q)
     jobs_wait(r->daemon->jobs, &w->waiter);
 }
 
-static void show_free(struct request_op *q)
-{
+static void show_free(struct request_op *q) {
     json_decref(((struct show_op *)q)->job);
     free(q);
 }
 
-static void show_submit(
-    struct request *r, bool may_wait, bool has_since, int64_t since, uint64_t deadline_ms)
-{
+static void
+show_submit(struct request *r, bool may_wait, bool has_since, int64_t since, uint64_t deadline_ms) {
     struct show_op *s = request_op_new(r, sizeof *s, show_run, show_reply);
     if (s != NULL) {
         s->q.free = show_free;
@@ -351,8 +337,7 @@ static void show_submit(
     }
 }
 
-void on_job_show(struct request *r)
-{
+void on_job_show(struct request *r) {
     struct err err;
     const char *wait = request_query(r, "wait");
     uint64_t wait_ms = 0;
@@ -381,47 +366,42 @@ struct list_op {
     json_t *items; /* owned */
 };
 
-static int list_row(const struct cache_job *row, void *arg)
-{
+static int list_row(const struct cache_job *row, void *arg) {
     struct list_op *l = arg;
     json_array_append_new(l->items, handler_job_json(row));
     l->last = row->alias;
     return 0;
 }
 
-static int list_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int list_run(struct store_op *op, struct cache *c, struct err *err) {
     struct list_op *l = (struct list_op *)op;
     l->items = json_array();
     return cache_job_list(
         c, l->uid, l->everyone, l->state, l->after, (int)l->limit, list_row, l, err);
 }
 
-static void list_reply(struct request_op *q)
-{
+static void list_reply(struct request_op *q) {
     struct list_op *l = (struct list_op *)q;
     size_t i;
     json_t *item;
-    json_array_foreach(l->items, i, item)
-    {
+    json_array_foreach(l->items, i, item) {
         handler_add_reason(q->request->daemon, item);
     }
     bool is_full = (int64_t)json_array_size(l->items) == l->limit;
     char next[24];
     snprintf(next, sizeof next, "%lld", (long long)l->last);
-    reply_json(q->request, 200,
-        json_pack("{s:O, s:o}", "items", l->items, "next",
-            is_full ? json_string(next) : json_null()));
+    reply_json(
+        q->request, 200,
+        json_pack(
+            "{s:O, s:o}", "items", l->items, "next", is_full ? json_string(next) : json_null()));
 }
 
-static void list_free(struct request_op *q)
-{
+static void list_free(struct request_op *q) {
     json_decref(((struct list_op *)q)->items);
     free(q);
 }
 
-static int list_user(struct request *r, struct list_op *l, struct err *err)
-{
+static int list_user(struct request *r, struct list_op *l, struct err *err) {
     const struct peer *peer = &r->connection->peer;
     const char *user = request_query(r, "user");
     l->uid = peer->uid;
@@ -439,8 +419,7 @@ static int list_user(struct request *r, struct list_op *l, struct err *err)
                : err_set(err, ERR_PERMISSION, "jobs of others are for operators");
 }
 
-void on_job_list(struct request *r)
-{
+void on_job_list(struct request *r) {
     struct list_op *l = request_op_new(r, sizeof *l, list_run, list_reply);
     if (l == NULL) {
         return;
@@ -455,8 +434,7 @@ void on_job_list(struct request *r)
     }
     if (result < 0 || list_user(r, l, &err) < 0 ||
         request_query_int(r, "after", 0, INT64_MAX, 0, &l->after, &err) < 0 ||
-        request_query_int(
-            r, "limit", 1, PROTO_MAX_PAGE, PROTO_DEFAULT_PAGE, &l->limit, &err) < 0) {
+        request_query_int(r, "limit", 1, PROTO_MAX_PAGE, PROTO_DEFAULT_PAGE, &l->limit, &err) < 0) {
         free(l);
         reply_err(r, &err);
         return;
@@ -466,8 +444,7 @@ void on_job_list(struct request *r)
 
 /* ---- Delete ------------------------------------------------------------------------------ */
 
-static int delete_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int delete_run(struct store_op *op, struct cache *c, struct err *err) {
     struct request_op *q = (struct request_op *)op;
     struct cache_job row;
     int r = handler_job(q->request, c, &row, err);
@@ -484,13 +461,11 @@ static int delete_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void delete_reply(struct request_op *q)
-{
+static void delete_reply(struct request_op *q) {
     reply_empty(q->request, 204);
 }
 
-void on_job_delete(struct request *r)
-{
+void on_job_delete(struct request *r) {
     struct request_op *q = request_op_new(r, sizeof *q, delete_run, delete_reply);
     if (q != NULL) {
         request_op_submit(q);
@@ -499,8 +474,7 @@ void on_job_delete(struct request *r)
 
 /* ---- Cancel, hold, release --------------------------------------------------------------- */
 
-static int ended_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int ended_run(struct store_op *op, struct cache *c, struct err *err) {
     struct cache_job row;
     int r = handler_job(((struct request_op *)op)->request, c, &row, err);
     if (r == 0) {
@@ -512,9 +486,9 @@ static int ended_run(struct store_op *op, struct cache *c, struct err *err)
 
 /* The change is submitted to the store first, the reply reads the row behind it: a 2xx speaks of
  * what is durable. An ended job is not in the table; its row answers. */
-static void verb(struct request *r, int (*fn)(struct jobs *js, struct job *j, struct err *err),
-    bool needs_active)
-{
+static void verb(
+    struct request *r, int (*fn)(struct jobs *js, struct job *j, struct err *err),
+    bool needs_active) {
     struct jobs *js = r->daemon->jobs;
     const struct peer *peer = &r->connection->peer;
     struct job *j = jobs_find(js, r->match.params[0]);
@@ -538,23 +512,19 @@ static void verb(struct request *r, int (*fn)(struct jobs *js, struct job *j, st
     show_submit(r, false, false, 0, 0);
 }
 
-static int do_cancel(struct jobs *js, struct job *j, struct err *err)
-{
+static int do_cancel(struct jobs *js, struct job *j, struct err *err) {
     jobs_cancel(js, j, ERR_CANCELLED, "cancelled by request");
     return 0;
 }
 
-void on_job_cancel(struct request *r)
-{
+void on_job_cancel(struct request *r) {
     verb(r, do_cancel, false);
 }
 
-void on_job_hold(struct request *r)
-{
+void on_job_hold(struct request *r) {
     verb(r, jobs_hold, true);
 }
 
-void on_job_release(struct request *r)
-{
+void on_job_release(struct request *r) {
     verb(r, jobs_release, true);
 }

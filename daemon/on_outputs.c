@@ -30,8 +30,7 @@ struct piece_op {
     char *data; /* owned */
 };
 
-static int piece_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int piece_run(struct store_op *op, struct cache *c, struct err *err) {
     struct piece_op *p = (struct piece_op *)op;
     for (size_t at = 0; at < p->bytes;) {
         ssize_t n = pread(p->fd, p->data + at, p->bytes - at, (off_t)(p->offset + at));
@@ -43,8 +42,7 @@ static int piece_run(struct store_op *op, struct cache *c, struct err *err)
     return 0;
 }
 
-static void piece_done(struct store_op *op)
-{
+static void piece_done(struct store_op *op) {
     struct piece_op *p = (struct piece_op *)op;
     struct file_stream *s = p->stream;
     if (op->result < 0) {
@@ -58,8 +56,7 @@ static void piece_done(struct store_op *op)
     free(p);
 }
 
-static void file_more(struct stream *stream)
-{
+static void file_more(struct stream *stream) {
     struct file_stream *s = (struct file_stream *)stream;
     if (s->head != NULL || s->left == 0) {
         char *head = TAKE(s->head);
@@ -82,17 +79,16 @@ static void file_more(struct stream *stream)
     store_submit(stream->request->daemon->store, &p->op);
 }
 
-static void file_free(struct stream *stream)
-{
+static void file_free(struct stream *stream) {
     struct file_stream *s = (struct file_stream *)stream;
     cleanup_close(&s->fd);
     free(s->head);
     free(s);
 }
 
-void handler_send_file(struct request *r, int fd, uint64_t offset, uint64_t bytes, char *head,
-    size_t head_bytes, const char *type, const char *etag)
-{
+void handler_send_file(
+    struct request *r, int fd, uint64_t offset, uint64_t bytes, char *head, size_t head_bytes,
+    const char *type, const char *etag) {
     struct file_stream *s = calloc(1, sizeof *s);
     if (s == NULL) {
         cleanup_close(&fd);
@@ -116,8 +112,7 @@ void handler_send_file(struct request *r, int fd, uint64_t offset, uint64_t byte
     }
 }
 
-bool handler_not_modified(struct request *r, const char *etag)
-{
+bool handler_not_modified(struct request *r, const char *etag) {
     const char *have = request_header(r, "If-None-Match");
     if (have == NULL || (strstr(have, etag) == NULL && strcmp(have, "*") != 0)) {
         return false;
@@ -139,23 +134,22 @@ struct outputs_op {
     char id[PROTO_ID_CHARS + 1];
 };
 
-static int outputs_row(const struct cache_output *row, void *arg)
-{
+static int outputs_row(const struct cache_output *row, void *arg) {
     struct outputs_op *o = arg;
     char url[96];
     char digest[8 + DIGEST_HEX] = "sha256:";
     snprintf(url, sizeof url, "/v1/jobs/%s/outputs/%d", o->id, row->ordinal);
     digest_hex(&row->blob, digest + 7);
-    json_array_append_new(o->list,
-        json_pack("{s:s, s:i, s:s, s:o, s:I, s:I, s:o, s:s}", "name", row->name, "ordinal",
-            row->ordinal, "dtype", row->dtype, "shape", json_loads(row->shape, 0, NULL),
-            "run_bytes", (json_int_t)row->run_bytes, "runs", (json_int_t)row->runs, "digest",
-            row->has_blob ? json_string(digest) : json_null(), "href", url));
+    json_array_append_new(
+        o->list, json_pack(
+                     "{s:s, s:i, s:s, s:o, s:I, s:I, s:o, s:s}", "name", row->name, "ordinal",
+                     row->ordinal, "dtype", row->dtype, "shape", json_loads(row->shape, 0, NULL),
+                     "run_bytes", (json_int_t)row->run_bytes, "runs", (json_int_t)row->runs,
+                     "digest", row->has_blob ? json_string(digest) : json_null(), "href", url));
     return 0;
 }
 
-static int outputs_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int outputs_run(struct store_op *op, struct cache *c, struct err *err) {
     struct outputs_op *o = (struct outputs_op *)op;
     struct cache_job row;
     int r = handler_job(o->q.request, c, &row, err);
@@ -168,20 +162,17 @@ static int outputs_run(struct store_op *op, struct cache *c, struct err *err)
     return cache_output_list(c, o->id, outputs_row, o, err);
 }
 
-static void outputs_reply(struct request_op *q)
-{
+static void outputs_reply(struct request_op *q) {
     struct outputs_op *o = (struct outputs_op *)q;
     reply_json(q->request, 200, json_pack("{s:O}", "items", o->list));
 }
 
-static void outputs_free(struct request_op *q)
-{
+static void outputs_free(struct request_op *q) {
     json_decref(((struct outputs_op *)q)->list);
     free(q);
 }
 
-void on_job_outputs(struct request *r)
-{
+void on_job_outputs(struct request *r) {
     struct outputs_op *o = request_op_new(r, sizeof *o, outputs_run, outputs_reply);
     if (o != NULL) {
         o->q.free = outputs_free;
@@ -193,7 +184,7 @@ void on_job_outputs(struct request *r)
 
 struct output_get {
     struct request_op q;
-    int64_t run;          /* -1 = all */
+    int64_t run; /* -1 = all */
     bool is_npy;
     bool is_found;
     int ordinal;
@@ -203,12 +194,11 @@ struct output_get {
     bool has_blob;
     struct digest blob;
     int fd;
-    char *head;           /* npy, owned */
+    char *head; /* npy, owned */
     size_t head_bytes;
 };
 
-static bool read_shape(const char *text, struct shape *ret)
-{
+static bool read_shape(const char *text, struct shape *ret) {
     json_t *list = json_loads(text, 0, NULL);
     memset(ret, 0, sizeof *ret);
     ret->rank = (int)json_array_size(list);
@@ -221,8 +211,7 @@ static bool read_shape(const char *text, struct shape *ret)
 }
 
 /* By name; a number that is no name is the ordinal, for names that no path can hold. */
-static int output_row(const struct cache_output *row, void *arg)
-{
+static int output_row(const struct cache_output *row, void *arg) {
     struct output_get *o = arg;
     const char *name = o->q.request->match.params[1];
     char ordinal[16];
@@ -244,9 +233,8 @@ static int output_row(const struct cache_output *row, void *arg)
     return is_name;
 }
 
-static int open_output(struct output_get *o, struct cache *c, const struct cache_job *row,
-    struct err *err)
-{
+static int
+open_output(struct output_get *o, struct cache *c, const struct cache_job *row, struct err *err) {
     enum proto_state state;
     bool is_ended = proto_state_parse(row->state, &state) && proto_state_ended(state);
     uint64_t bytes;
@@ -254,12 +242,13 @@ static int open_output(struct output_get *o, struct cache *c, const struct cache
         return cache_blob_open(c, &o->blob, &o->fd, &bytes, err);
     }
     if (is_ended) {
-        return err_set(err, ERR_GONE, "the outputs of job %s were not kept: it is %s", row->id,
-            row->state);
+        return err_set(
+            err, ERR_GONE, "the outputs of job %s were not kept: it is %s", row->id, row->state);
     }
     if (o->run < 0) {
-        return err_set(err, ERR_CONFLICT,
-            "job %s is %s: until it ends, ask for one run with ?run=", row->id, row->state);
+        return err_set(
+            err, ERR_CONFLICT, "job %s is %s: until it ends, ask for one run with ?run=", row->id,
+            row->state);
     }
     char path[96];
     snprintf(path, sizeof path, "staging/%s/out.%d", row->id, o->ordinal);
@@ -267,8 +256,7 @@ static int open_output(struct output_get *o, struct cache *c, const struct cache
     return o->fd < 0 ? err_sys(err, ERR_IO, errno, "%s", path) : 0;
 }
 
-static int make_head(struct output_get *o, struct err *err)
-{
+static int make_head(struct output_get *o, struct err *err) {
     struct shape shape = o->shape;
     if (o->run < 0 && shape.rank > 0) {
         shape.dim[0] *= (int64_t)o->runs;
@@ -284,8 +272,7 @@ static int make_head(struct output_get *o, struct err *err)
         o->dtype, &shape, (uint8_t *)o->head, NPY_MAX_HEADER_BYTES, &o->head_bytes, err);
 }
 
-static int output_get_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int output_get_run(struct store_op *op, struct cache *c, struct err *err) {
     struct output_get *o = (struct output_get *)op;
     struct cache_job row;
     int r = handler_job(o->q.request, c, &row, err);
@@ -294,12 +281,14 @@ static int output_get_run(struct store_op *op, struct cache *c, struct err *err)
     }
     r = cache_output_list(c, row.id, output_row, o, err);
     if (r == 0 && !o->is_found) {
-        r = err_set(err, ERR_NOT_FOUND, "job %s has no output '%.80s'", row.id,
+        r = err_set(
+            err, ERR_NOT_FOUND, "job %s has no output '%.80s'", row.id,
             o->q.request->match.params[1]);
     }
     if (r == 0 && o->run >= 0 && (uint64_t)o->run >= o->runs) {
-        r = err_set(err, ERR_NOT_FOUND, "run %lld of output '%.80s': %llu are stored",
-            (long long)o->run, o->q.request->match.params[1], (unsigned long long)o->runs);
+        r = err_set(
+            err, ERR_NOT_FOUND, "run %lld of output '%.80s': %llu are stored", (long long)o->run,
+            o->q.request->match.params[1], (unsigned long long)o->runs);
     }
     if (r == 0 && o->is_npy) {
         r = make_head(o, err);
@@ -311,40 +300,37 @@ static int output_get_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void output_get_reply(struct request_op *q)
-{
+static void output_get_reply(struct request_op *q) {
     struct output_get *o = (struct output_get *)q;
     char etag[DIGEST_HEX + 64] = "\"";
     digest_hex(&o->blob, etag + 1);
     size_t used = strlen(etag);
-    snprintf(etag + used, sizeof etag - used, "-%s-%lld\"", o->is_npy ? "npy" : "raw",
+    snprintf(
+        etag + used, sizeof etag - used, "-%s-%lld\"", o->is_npy ? "npy" : "raw",
         (long long)o->run);
     if (o->has_blob && handler_not_modified(q->request, etag)) {
         return;
     }
     uint64_t offset = o->run < 0 ? 0 : (uint64_t)o->run * o->run_bytes;
     uint64_t bytes = o->run < 0 ? o->runs * o->run_bytes : o->run_bytes;
-    handler_send_file(q->request, TAKE_FD(o->fd), offset, bytes, TAKE(o->head), o->head_bytes,
-        o->is_npy ? "application/x-npy" : "application/octet-stream",
-        o->has_blob ? etag : NULL);
+    handler_send_file(
+        q->request, TAKE_FD(o->fd), offset, bytes, TAKE(o->head), o->head_bytes,
+        o->is_npy ? "application/x-npy" : "application/octet-stream", o->has_blob ? etag : NULL);
 }
 
-static void output_get_free(struct request_op *q)
-{
+static void output_get_free(struct request_op *q) {
     struct output_get *o = (struct output_get *)q;
     cleanup_close(&o->fd);
     free(o->head);
     free(o);
 }
 
-void on_job_output(struct request *r)
-{
+void on_job_output(struct request *r) {
     struct err err;
     int64_t run;
     const char *format = request_query(r, "format");
     int result = request_query_int(r, "run", 0, PROTO_MAX_RUNS, -1, &run, &err);
-    if (result == 0 && format != NULL && strcmp(format, "npy") != 0 &&
-        strcmp(format, "raw") != 0) {
+    if (result == 0 && format != NULL && strcmp(format, "npy") != 0 && strcmp(format, "raw") != 0) {
         result = err_at(&err, ERR_INVALID, "format", "format: npy or raw, not '%.40s'", format);
     }
     if (result < 0) {
@@ -368,8 +354,7 @@ struct profile_get {
     char *body; /* owned */
 };
 
-static int profile_get_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int profile_get_run(struct store_op *op, struct cache *c, struct err *err) {
     struct profile_get *p = (struct profile_get *)op;
     struct cache_job row;
     int r = handler_job(p->q.request, c, &row, err);
@@ -380,19 +365,16 @@ static int profile_get_run(struct store_op *op, struct cache *c, struct err *err
     return r;
 }
 
-static void profile_get_reply(struct request_op *q)
-{
+static void profile_get_reply(struct request_op *q) {
     reply_text(q->request, 200, "application/json", ((struct profile_get *)q)->body);
 }
 
-static void profile_get_free(struct request_op *q)
-{
+static void profile_get_free(struct request_op *q) {
     free(((struct profile_get *)q)->body);
     free(q);
 }
 
-void on_job_profile(struct request *r)
-{
+void on_job_profile(struct request *r) {
     struct profile_get *p = request_op_new(r, sizeof *p, profile_get_run, profile_get_reply);
     if (p != NULL) {
         p->q.free = profile_get_free;

@@ -11,8 +11,7 @@
 
 #define VERIFY_MS 120000
 
-static json_t *package_json(const struct cache_package *p)
-{
+static json_t *package_json(const struct cache_package *p) {
     char digest[8 + DIGEST_HEX] = "sha256:";
     char created[PROTO_TIME_CHARS + 1];
     char used[PROTO_TIME_CHARS + 1];
@@ -20,9 +19,10 @@ static json_t *package_json(const struct cache_package *p)
     proto_time_print(p->created_ms, created);
     proto_time_print(p->used_ms, used);
     json_t *info = p->info != NULL ? json_loads(p->info, 0, NULL) : NULL;
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:o}", "digest", digest, "key", p->key,
-        "bytes", (json_int_t)p->bytes, "created", created, "used", used, "imported",
-        p->is_imported, "program", info != NULL ? info : json_null());
+    return json_pack(
+        "{s:s, s:s, s:I, s:s, s:s, s:b, s:o}", "digest", digest, "key", p->key, "bytes",
+        (json_int_t)p->bytes, "created", created, "used", used, "imported", p->is_imported,
+        "program", info != NULL ? info : json_null());
 }
 
 /* ---- List -------------------------------------------------------------------------------- */
@@ -37,39 +37,36 @@ struct list_op {
     char last[DIGEST_HEX + 1];
 };
 
-static int list_row(const struct cache_package *p, void *arg)
-{
+static int list_row(const struct cache_package *p, void *arg) {
     struct list_op *l = arg;
     json_array_append_new(l->items, package_json(p));
     digest_hex(&p->digest, l->last);
     return 0;
 }
 
-static int list_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int list_run(struct store_op *op, struct cache *c, struct err *err) {
     struct list_op *l = (struct list_op *)op;
     l->items = json_array();
-    return cache_package_list(c, l->q.request->connection->peer.uid, l->everyone, l->key, l->after,
-        (int)l->limit, list_row, l, err);
+    return cache_package_list(
+        c, l->q.request->connection->peer.uid, l->everyone, l->key, l->after, (int)l->limit,
+        list_row, l, err);
 }
 
-static void list_reply(struct request_op *q)
-{
+static void list_reply(struct request_op *q) {
     struct list_op *l = (struct list_op *)q;
     bool is_full = (int64_t)json_array_size(l->items) == l->limit;
-    reply_json(q->request, 200,
-        json_pack("{s:O, s:o}", "items", l->items, "next",
-            is_full ? json_string(l->last) : json_null()));
+    reply_json(
+        q->request, 200,
+        json_pack(
+            "{s:O, s:o}", "items", l->items, "next", is_full ? json_string(l->last) : json_null()));
 }
 
-static void list_free(struct request_op *q)
-{
+static void list_free(struct request_op *q) {
     json_decref(((struct list_op *)q)->items);
     free(q);
 }
 
-void on_package_list(struct request *r)
-{
+void on_package_list(struct request *r) {
     struct err err;
     int64_t limit;
     struct digest check;
@@ -111,8 +108,7 @@ struct show_op {
     uint64_t bytes;
 };
 
-static int show_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int show_run(struct store_op *op, struct cache *c, struct err *err) {
     struct show_op *s = (struct show_op *)op;
     const struct peer *peer = &s->q.request->connection->peer;
     if (!peer->is_operator && !cache_package_visible(c, &s->digest, peer->uid)) {
@@ -133,8 +129,7 @@ static int show_run(struct store_op *op, struct cache *c, struct err *err)
     return 0;
 }
 
-static void show_reply(struct request_op *q)
-{
+static void show_reply(struct request_op *q) {
     struct show_op *s = (struct show_op *)q;
     char etag[DIGEST_HEX + 4] = "\"";
     digest_hex(&s->digest, etag + 1);
@@ -143,8 +138,8 @@ static void show_reply(struct request_op *q)
         return;
     }
     if (s->wants_file) {
-        handler_send_file(q->request, TAKE_FD(s->fd), 0, s->bytes, NULL, 0,
-            "application/vnd.ipud.package", etag);
+        handler_send_file(
+            q->request, TAKE_FD(s->fd), 0, s->bytes, NULL, 0, "application/vnd.ipud.package", etag);
         return;
     }
     struct MHD_Response *response = reply_json_response(package_json(&s->package));
@@ -154,16 +149,14 @@ static void show_reply(struct request_op *q)
     reply_response(q->request, 200, response);
 }
 
-static void show_free(struct request_op *q)
-{
+static void show_free(struct request_op *q) {
     struct show_op *s = (struct show_op *)q;
     cleanup_close(&s->fd);
     cache_package_done(&s->package);
     free(s);
 }
 
-static void show(struct request *r, bool wants_file)
-{
+static void show(struct request *r, bool wants_file) {
     struct show_op *s = request_op_new(r, sizeof *s, show_run, show_reply);
     if (s != NULL) {
         s->q.free = show_free;
@@ -174,32 +167,27 @@ static void show(struct request *r, bool wants_file)
     }
 }
 
-void on_package_show(struct request *r)
-{
+void on_package_show(struct request *r) {
     show(r, false);
 }
 
-void on_package_file(struct request *r)
-{
+void on_package_file(struct request *r) {
     show(r, true);
 }
 
 /* ---- Delete and prune -------------------------------------------------------------------- */
 
-static int delete_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int delete_run(struct store_op *op, struct cache *c, struct err *err) {
     struct digest digest;
     handler_digest(((struct request_op *)op)->request, &digest);
     return cache_package_remove(c, &digest, err);
 }
 
-static void delete_reply(struct request_op *q)
-{
+static void delete_reply(struct request_op *q) {
     reply_empty(q->request, 204);
 }
 
-void on_package_delete(struct request *r)
-{
+void on_package_delete(struct request *r) {
     struct request_op *q = request_op_new(r, sizeof *q, delete_run, delete_reply);
     if (q != NULL) {
         request_op_submit(q);
@@ -211,29 +199,26 @@ struct prune_op {
     uint64_t keep, count, bytes;
 };
 
-static int prune_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int prune_run(struct store_op *op, struct cache *c, struct err *err) {
     struct prune_op *p = (struct prune_op *)op;
     return cache_package_evict(c, p->keep, &p->count, &p->bytes, err);
 }
 
-static void prune_reply(struct request_op *q)
-{
+static void prune_reply(struct request_op *q) {
     struct prune_op *p = (struct prune_op *)q;
-    reply_json(q->request, 200,
+    reply_json(
+        q->request, 200,
         json_pack("{s:I, s:I}", "packages", (json_int_t)p->count, "bytes", (json_int_t)p->bytes));
 }
 
-void on_package_prune(struct request *r)
-{
+void on_package_prune(struct request *r) {
     struct err err;
     const json_t *keep = json_object_get(r->json, "keep_bytes");
-    if (r->json != NULL && (!json_is_object(r->json) ||
-                               json_object_size(r->json) != (keep != NULL ? 1u : 0u) ||
-                               (keep != NULL && (!json_is_integer(keep) ||
-                                                    json_integer_value(keep) < 0)))) {
-        err_at(&err, ERR_BAD_JOB, "/keep_bytes",
-            "only keep_bytes, a number of bytes, is understood");
+    if (r->json != NULL &&
+        (!json_is_object(r->json) || json_object_size(r->json) != (keep != NULL ? 1u : 0u) ||
+         (keep != NULL && (!json_is_integer(keep) || json_integer_value(keep) < 0)))) {
+        err_at(
+            &err, ERR_BAD_JOB, "/keep_bytes", "only keep_bytes, a number of bytes, is understood");
         reply_err(r, &err);
         return;
     }
@@ -260,46 +245,44 @@ struct import {
     json_t *result; /* owned */
 };
 
-static int import_sweep(struct store_op *op, struct cache *c, struct err *err)
-{
+static int import_sweep(struct store_op *op, struct cache *c, struct err *err) {
     cache_staging_remove(c, ((struct import *)op)->name);
     return 0;
 }
 
-static void import_free(struct store_op *op)
-{
+static void import_free(struct store_op *op) {
     struct import *i = (struct import *)op;
     json_decref(i->result);
     cleanup_close(&i->fd);
     free(i);
 }
 
-static void import_end(struct import *i, const struct err *err)
-{
+static void import_end(struct import *i, const struct err *err) {
     struct request *r = i->request;
     if (err != NULL) {
         reply_err(r, err);
     } else {
         char digest[8 + DIGEST_HEX] = "sha256:";
         digest_hex(&i->digest, digest + 7);
-        reply_json(r, 201, json_pack("{s:s, s:I, s:b}", "digest", digest, "bytes",
-                               (json_int_t)i->bytes, "imported", 1));
+        reply_json(
+            r, 201,
+            json_pack(
+                "{s:s, s:I, s:b}", "digest", digest, "bytes", (json_int_t)i->bytes, "imported", 1));
     }
     i->op.run = import_sweep;
     i->op.done = import_free;
     store_submit(r->daemon->store, &i->op);
 }
 
-static int import_publish(struct store_op *op, struct cache *c, struct err *err)
-{
+static int import_publish(struct store_op *op, struct cache *c, struct err *err) {
     struct import *i = (struct import *)op;
     struct cache_package p = {.digest = i->digest, .bytes = i->bytes, .is_imported = true};
     const char *key = json_string_value(json_object_get(i->result, "key"));
     snprintf(p.key, sizeof p.key, "%s", key != NULL ? key : "");
-    json_t *info = json_pack("{s:O*, s:O*, s:O*, s:O*}", "compiler",
-        json_object_get(i->result, "compiler"), "inputs", json_object_get(i->result, "inputs"),
-        "outputs", json_object_get(i->result, "outputs"), "parameters",
-        json_object_get(i->result, "parameters"));
+    json_t *info = json_pack(
+        "{s:O*, s:O*, s:O*, s:O*}", "compiler", json_object_get(i->result, "compiler"), "inputs",
+        json_object_get(i->result, "inputs"), "outputs", json_object_get(i->result, "outputs"),
+        "parameters", json_object_get(i->result, "parameters"));
     p.info = info != NULL ? json_dumps(info, JSON_COMPACT) : NULL;
     json_decref(info);
     if (p.info == NULL) {
@@ -312,13 +295,11 @@ static int import_publish(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void import_published(struct store_op *op)
-{
+static void import_published(struct store_op *op) {
     import_end((struct import *)op, op->result < 0 ? &op->err : NULL);
 }
 
-static void import_verified(void *arg, json_t *result, const struct err *err)
-{
+static void import_verified(void *arg, json_t *result, const struct err *err) {
     struct import *i = arg;
     struct digest digest;
     struct err mismatch;
@@ -327,9 +308,9 @@ static void import_verified(void *arg, json_t *result, const struct err *err)
     const char *text = json_string_value(json_object_get(result, "digest"));
     if (result == NULL) {
         import_end(i, err);
-    } else if (text == NULL || !digest_parse(text, &digest) ||
-               !digest_equal(&digest, &i->digest)) {
-        err_set(&mismatch, ERR_DIGEST_MISMATCH, "the package's digest is sha256:%.64s",
+    } else if (text == NULL || !digest_parse(text, &digest) || !digest_equal(&digest, &i->digest)) {
+        err_set(
+            &mismatch, ERR_DIGEST_MISMATCH, "the package's digest is sha256:%.64s",
             text != NULL ? text : "unknown");
         import_end(i, &mismatch);
     } else {
@@ -339,8 +320,7 @@ static void import_verified(void *arg, json_t *result, const struct err *err)
     }
 }
 
-static int import_stage(struct store_op *op, struct cache *c, struct err *err)
-{
+static int import_stage(struct store_op *op, struct cache *c, struct err *err) {
     struct import *i = (struct import *)op;
     struct cache_temp *temp = TAKE(i->temp);
     i->bytes = cache_temp_bytes(temp);
@@ -352,8 +332,7 @@ static int import_stage(struct store_op *op, struct cache *c, struct err *err)
     return cache_temp_move(temp, i->name, "package.ipuexe", err);
 }
 
-static void import_staged(struct store_op *op)
-{
+static void import_staged(struct store_op *op) {
     struct import *i = (struct import *)op;
     struct err err = op->err;
     if (op->result < 0) {
@@ -375,8 +354,7 @@ static void import_staged(struct store_op *op)
     }
 }
 
-void on_package_put(struct request *r)
-{
+void on_package_put(struct request *r) {
     struct import *i = calloc(1, sizeof *i);
     if (i == NULL) {
         struct err err;
@@ -389,8 +367,7 @@ void on_package_put(struct request *r)
     i->request = r;
     i->temp = TAKE(r->temp);
     i->fd = -1;
-    snprintf(i->name, sizeof i->name, "import-%llu",
-        (unsigned long long)++r->daemon->jobs->serial);
+    snprintf(i->name, sizeof i->name, "import-%llu", (unsigned long long)++r->daemon->jobs->serial);
     handler_digest(r, &i->digest);
     store_submit(r->daemon->store, &i->op);
 }

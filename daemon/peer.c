@@ -13,8 +13,7 @@
 #define OVERFLOW_UID 65534
 #define MAX_GROUPS   1024
 
-int peer_group(const char *name, gid_t *ret, struct err *err)
-{
+int peer_group(const char *name, gid_t *ret, struct err *err) {
     if (name[0] != '\0' && strspn(name, "0123456789") == strlen(name) && strlen(name) < 10) {
         *ret = (gid_t)strtoul(name, NULL, 10);
         return 0;
@@ -27,8 +26,7 @@ int peer_group(const char *name, gid_t *ret, struct err *err)
     return 0;
 }
 
-static bool in_group(int fd, const struct ucred *c, gid_t group)
-{
+static bool in_group(int fd, const struct ucred *c, gid_t group) {
     gid_t groups[MAX_GROUPS];
     socklen_t n = sizeof groups;
     if (c->gid == group) {
@@ -45,15 +43,15 @@ static bool in_group(int fd, const struct ucred *c, gid_t group)
     return false;
 }
 
-int peer_read(int fd, bool has_group, gid_t operator_group, struct peer *ret, struct err *err)
-{
+int peer_read(int fd, bool has_group, gid_t operator_group, struct peer *ret, struct err *err) {
     struct ucred c;
     socklen_t n = sizeof c;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &c, &n) != 0) {
         return err_sys(err, ERR_PERMISSION, errno, "credentials of the connection");
     }
     if (c.uid == (uid_t)-1 || c.uid == OVERFLOW_UID || c.pid == 0) {
-        return err_set(err, ERR_PERMISSION,
+        return err_set(
+            err, ERR_PERMISSION,
             "the kernel does not name this peer (uid %d): another user namespace", (int)c.uid);
     }
     ret->uid = c.uid;

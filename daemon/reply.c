@@ -4,15 +4,13 @@
 
 #include "daemon/request.h"
 
-void reply_header(struct MHD_Response *response, const char *name, const char *value)
-{
+void reply_header(struct MHD_Response *response, const char *name, const char *value) {
     if (value != NULL) {
         MHD_add_response_header(response, name, value);
     }
 }
 
-void reply_response(struct request *r, unsigned status, struct MHD_Response *response)
-{
+void reply_response(struct request *r, unsigned status, struct MHD_Response *response) {
     if (response == NULL) {
         response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
         status = 500;
@@ -32,8 +30,7 @@ void reply_response(struct request *r, unsigned status, struct MHD_Response *res
     request_resume(r);
 }
 
-struct MHD_Response *reply_json_response(json_t *body)
-{
+struct MHD_Response *reply_json_response(json_t *body) {
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(body);
     if (text == NULL) {
@@ -51,13 +48,11 @@ struct MHD_Response *reply_json_response(json_t *body)
     return response;
 }
 
-void reply_json(struct request *r, unsigned status, json_t *body)
-{
+void reply_json(struct request *r, unsigned status, json_t *body) {
     reply_response(r, status, reply_json_response(body));
 }
 
-void reply_err(struct request *r, const struct err *err)
-{
+void reply_err(struct request *r, const struct err *err) {
     json_t *problem = proto_problem_print(err, r->id, r->raw_target);
     struct MHD_Response *response = reply_json_response(problem);
     unsigned status = (unsigned)err_http(err->code);
@@ -74,8 +69,7 @@ void reply_err(struct request *r, const struct err *err)
     reply_response(r, status, response);
 }
 
-void reply_text(struct request *r, unsigned status, const char *type, const char *text)
-{
+void reply_text(struct request *r, unsigned status, const char *type, const char *text) {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY);
     if (response != NULL) {
@@ -84,8 +78,6 @@ void reply_text(struct request *r, unsigned status, const char *type, const char
     reply_response(r, status, response);
 }
 
-void reply_empty(struct request *r, unsigned status)
-{
-    reply_response(
-        r, status, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
+void reply_empty(struct request *r, unsigned status) {
+    reply_response(r, status, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
 }

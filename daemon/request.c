@@ -10,8 +10,7 @@
 #include "base/log.h"
 
 struct request *request_new(
-    struct daemon *d, struct connection *c, struct MHD_Connection *mhd, const char *target)
-{
+    struct daemon *d, struct connection *c, struct MHD_Connection *mhd, const char *target) {
     struct request *r = calloc(1, sizeof *r);
     if (r == NULL || (r->raw_target = strdup(target)) == NULL) {
         free(r);
@@ -32,15 +31,14 @@ struct request *request_new(
 /* Hands pieces of a body to the store, one at a time; the connection waits meanwhile. */
 struct upload_op {
     struct store_op op;
-    struct request *request;   /* NULL: only throw the temporary away */
+    struct request *request; /* NULL: only throw the temporary away */
     struct cache_temp *temp;
-    char *bytes;               /* owned */
+    char *bytes; /* owned */
     size_t n;
     uint64_t expected;
 };
 
-static int upload_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int upload_run(struct store_op *op, struct cache *c, struct err *err) {
     struct upload_op *u = (struct upload_op *)op;
     if (u->request == NULL) {
         cache_temp_abort(u->temp);
@@ -57,8 +55,7 @@ static int upload_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void upload_done(struct store_op *op)
-{
+static void upload_done(struct store_op *op) {
     struct upload_op *u = (struct upload_op *)op;
     struct request *r = u->request;
     if (r != NULL) {
@@ -72,8 +69,7 @@ static void upload_done(struct store_op *op)
     free(u);
 }
 
-static void upload_submit(struct request *r)
-{
+static void upload_submit(struct request *r) {
     struct upload_op *u = calloc(1, sizeof *u);
     if (u == NULL) {
         struct err err;
@@ -94,8 +90,7 @@ static void upload_submit(struct request *r)
     store_submit(r->daemon->store, &u->op);
 }
 
-static void upload_abandon(struct request *r)
-{
+static void upload_abandon(struct request *r) {
     /* Without store or memory the start of the next daemon sweeps it. */
     struct upload_op *u = r->daemon->store != NULL ? calloc(1, sizeof *u) : NULL;
     if (u != NULL) {
@@ -109,18 +104,16 @@ static void upload_abandon(struct request *r)
 
 /* ---- End --------------------------------------------------------------------------------- */
 
-static void request_log(const struct request *r, bool was_sent)
-{
+static void request_log(const struct request *r, bool was_sent) {
     const struct proto_route *route = r->match.route;
     bool is_quiet = r->status < 400;
-    log_print(is_quiet ? LOG_DEBUG : LOG_INFO, "http",
-        "request=%s uid=%d route=%s status=%u sent=%s", r->id,
-        r->connection != NULL ? (int)r->connection->peer.uid : -1,
+    log_print(
+        is_quiet ? LOG_DEBUG : LOG_INFO, "http", "request=%s uid=%d route=%s status=%u sent=%s",
+        r->id, r->connection != NULL ? (int)r->connection->peer.uid : -1,
         route != NULL ? route->name : "none", r->status, was_sent ? "yes" : "no");
 }
 
-void request_free(struct request *r, bool was_sent)
-{
+void request_free(struct request *r, bool was_sent) {
     if (r->temp != NULL) {
         upload_abandon(r);
     }
@@ -149,19 +142,17 @@ void request_free(struct request *r, bool was_sent)
 
 /* ---- Head -------------------------------------------------------------------------------- */
 
-const char *request_header(const struct request *r, const char *name)
-{
+const char *request_header(const struct request *r, const char *name) {
     return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
 }
 
-const char *request_query(const struct request *r, const char *name)
-{
+const char *request_query(const struct request *r, const char *name) {
     return proto_target_query(&r->target, name);
 }
 
-int request_query_int(const struct request *r, const char *name, int64_t low, int64_t high,
-    int64_t fallback, int64_t *ret, struct err *err)
-{
+int request_query_int(
+    const struct request *r, const char *name, int64_t low, int64_t high, int64_t fallback,
+    int64_t *ret, struct err *err) {
     const char *text = request_query(r, name);
     *ret = fallback;
     if (text == NULL) {
@@ -172,8 +163,9 @@ int request_query_int(const struct request *r, const char *name, int64_t low, in
     int64_t value = strtoll(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value < low ||
         value > high) {
-        return err_at(err, ERR_INVALID, name, "%s: '%.40s' is no number from %lld to %lld", name,
-            text, (long long)low, (long long)high);
+        return err_at(
+            err, ERR_INVALID, name, "%s: '%.40s' is no number from %lld to %lld", name, text,
+            (long long)low, (long long)high);
     }
     *ret = value;
     return 0;
@@ -184,9 +176,8 @@ struct header_count {
     bool is_chunked;
 };
 
-static enum MHD_Result count_header(
-    void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
-{
+static enum MHD_Result
+count_header(void *arg, enum MHD_ValueKind kind, const char *name, const char *value) {
     struct header_count *n = arg;
     n->content_length += strcasecmp(name, "Content-Length") == 0;
     n->host += strcasecmp(name, "Host") == 0;
@@ -199,8 +190,7 @@ static enum MHD_Result count_header(
     return MHD_YES;
 }
 
-static int check_headers(struct request *r, const char *version, struct err *err)
-{
+static int check_headers(struct request *r, const char *version, struct err *err) {
     struct header_count n;
     memset(&n, 0, sizeof n);
     MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, count_header, &n);
@@ -223,7 +213,8 @@ static int check_headers(struct request *r, const char *version, struct err *err
             length = isgraph((unsigned char)id[i]) && id[i] != '"' ? length : SIZE_MAX - 1;
         }
         if (length == 0 || length > PROTO_MAX_REQUEST_ID) {
-            return err_set(err, ERR_INVALID, "X-Request-Id: 1 to %d printable characters",
+            return err_set(
+                err, ERR_INVALID, "X-Request-Id: 1 to %d printable characters",
                 PROTO_MAX_REQUEST_ID);
         }
         strcpy(r->id, id);
@@ -233,29 +224,28 @@ static int check_headers(struct request *r, const char *version, struct err *err
     return 0;
 }
 
-static int check_body(struct request *r, struct err *err)
-{
+static int check_body(struct request *r, struct err *err) {
     const struct proto_route *route = r->match.route;
     bool is_chunked = request_header(r, "Transfer-Encoding") != NULL;
     const char *type = request_header(r, "Content-Type");
     const char *coding = request_header(r, "Content-Encoding");
     bool has_body = is_chunked || r->content_bytes > 0;
     if (r->content_bytes > route->limit) {
-        return err_set(err, ERR_TOO_LARGE, "body of %llu bytes, at most %llu",
+        return err_set(
+            err, ERR_TOO_LARGE, "body of %llu bytes, at most %llu",
             (unsigned long long)r->content_bytes, (unsigned long long)route->limit);
     }
     if (is_chunked && route->body == PROTO_BODY_NONE) {
         return err_set(err, ERR_TOO_LARGE, "this request takes no body");
     }
     if (coding != NULL && strcasecmp(coding, "identity") != 0) {
-        return err_set(err, ERR_UNSUPPORTED_MEDIA, "Content-Encoding '%.40s': only identity",
-            coding);
+        return err_set(
+            err, ERR_UNSUPPORTED_MEDIA, "Content-Encoding '%.40s': only identity", coding);
     }
     if (has_body && route->body == PROTO_BODY_JSON && type != NULL &&
         (strncasecmp(type, "application/json", 16) != 0 ||
-            (type[16] != '\0' && type[16] != ';' && type[16] != ' '))) {
-        return err_set(err, ERR_UNSUPPORTED_MEDIA, "Content-Type '%.40s': application/json",
-            type);
+         (type[16] != '\0' && type[16] != ';' && type[16] != ' '))) {
+        return err_set(err, ERR_UNSUPPORTED_MEDIA, "Content-Type '%.40s': application/json", type);
     }
     if (route->body == PROTO_BODY_JSON) {
         uint64_t wanted = is_chunked ? route->limit : r->content_bytes;
@@ -272,28 +262,31 @@ static int check_body(struct request *r, struct err *err)
     return 0;
 }
 
-void request_head(struct request *r, const char *method, const char *version, size_t in_service)
-{
+void request_head(struct request *r, const char *method, const char *version, size_t in_service) {
     struct err err;
     err_clear(&err);
     r->state = REQUEST_BODY;
     r->is_head = strcmp(method, "HEAD") == 0;
     if (r->connection->err.code != 0) {
         err = r->connection->err;
-    } else if (proto_target_parse(r->raw_target, strlen(r->raw_target), &r->target, &err) == 0 &&
-               check_headers(r, version, &err) == 0 &&
-               proto_route_match(method, &r->target, &r->match, &err) == 0) {
+    } else if (
+        proto_target_parse(r->raw_target, strlen(r->raw_target), &r->target, &err) == 0 &&
+        check_headers(r, version, &err) == 0 &&
+        proto_route_match(method, &r->target, &r->match, &err) == 0) {
         const struct proto_route *route = r->match.route;
         bool is_probe = route->id == PROTO_ROUTE_ping || route->id == PROTO_ROUTE_live;
         struct digest digest;
         if (strstr(route->path, "{digest}") != NULL && !digest_parse(r->match.params[0], &digest)) {
-            err_set(&err, ERR_INVALID, "'%.80s' is no SHA-256: 64 lower-case hexadecimal digits",
+            err_set(
+                &err, ERR_INVALID, "'%.80s' is no SHA-256: 64 lower-case hexadecimal digits",
                 r->match.params[0]);
         } else if (route->role == PROTO_OPERATOR && !r->connection->peer.is_operator) {
-            err_set(&err, ERR_PERMISSION, "operators only; this is uid %d",
+            err_set(
+                &err, ERR_PERMISSION, "operators only; this is uid %d",
                 (int)r->connection->peer.uid);
         } else if (in_service > SERVER_MAX_REQUESTS && !is_probe) {
-            err_set(&err, ERR_QUEUE_FULL, "%zu requests in service, at most %d", in_service,
+            err_set(
+                &err, ERR_QUEUE_FULL, "%zu requests in service, at most %d", in_service,
                 SERVER_MAX_REQUESTS);
         } else if (r->daemon->is_draining && !is_probe && route->method != PROTO_GET) {
             err_set(&err, ERR_DRAINING, NULL);
@@ -310,16 +303,15 @@ void request_head(struct request *r, const char *method, const char *version, si
 
 /* ---- Body -------------------------------------------------------------------------------- */
 
-static void too_large(struct request *r)
-{
+static void too_large(struct request *r) {
     struct err err;
-    err_set(&err, ERR_TOO_LARGE, "body of more than %llu bytes",
+    err_set(
+        &err, ERR_TOO_LARGE, "body of more than %llu bytes",
         (unsigned long long)r->match.route->limit);
     reply_err(r, &err);
 }
 
-void request_piece(struct request *r, const char *bytes, size_t n)
-{
+void request_piece(struct request *r, const char *bytes, size_t n) {
     const struct proto_route *route = r->match.route;
     if (route->body == PROTO_BODY_NONE) {
         too_large(r);
@@ -352,8 +344,7 @@ void request_piece(struct request *r, const char *bytes, size_t n)
     }
 }
 
-void request_end(struct request *r)
-{
+void request_end(struct request *r) {
     const struct proto_route *route = r->match.route;
     struct err err;
     if (route->body == PROTO_BODY_STREAM && !r->is_body_complete) {
@@ -381,8 +372,7 @@ void request_end(struct request *r)
 
 /* ---- Store operations -------------------------------------------------------------------- */
 
-static void op_done(struct store_op *op)
-{
+static void op_done(struct store_op *op) {
     struct request_op *q = (struct request_op *)op;
     if (op->result < 0) {
         reply_err(q->request, &op->err);
@@ -396,10 +386,10 @@ static void op_done(struct store_op *op)
     }
 }
 
-void *request_op_new(struct request *r, size_t size,
+void *request_op_new(
+    struct request *r, size_t size,
     int (*run)(struct store_op *op, struct cache *c, struct err *err),
-    void (*reply)(struct request_op *op))
-{
+    void (*reply)(struct request_op *op)) {
     struct request_op *q = calloc(1, size);
     if (q == NULL) {
         struct err err;
@@ -414,7 +404,6 @@ void *request_op_new(struct request *r, size_t size,
     return q;
 }
 
-void request_op_submit(struct request_op *op)
-{
+void request_op_submit(struct request_op *op) {
     store_submit(op->request->daemon->store, &op->op);
 }

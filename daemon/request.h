@@ -5,7 +5,8 @@
 #include "daemon/server.h"
 #include "daemon/store.h"
 
-struct request *request_new(struct daemon *d, struct connection *c, struct MHD_Connection *mhd,
+struct request *request_new(
+    struct daemon *d, struct connection *c, struct MHD_Connection *mhd,
     const char *target); /* NULL when out of memory */
 void request_free(struct request *r, bool was_sent);
 /* Target, route, headers, admission. */
@@ -20,8 +21,9 @@ void request_resume(struct request *r);
 
 /* Query parameters; a faulty value is ERR_INVALID with the name as place. */
 const char *request_query(const struct request *r, const char *name);
-int request_query_int(const struct request *r, const char *name, int64_t low, int64_t high,
-    int64_t fallback, int64_t *ret, struct err *err);
+int request_query_int(
+    const struct request *r, const char *name, int64_t low, int64_t high, int64_t fallback,
+    int64_t *ret, struct err *err);
 const char *request_header(const struct request *r, const char *name); /* or NULL */
 
 /* A store operation that answers a request. run() is the handler's; reply() runs on the loop
@@ -34,7 +36,8 @@ struct request_op {
 };
 
 /* Allocates with calloc(size); NULL after replying that memory is out. */
-void *request_op_new(struct request *r, size_t size,
+void *request_op_new(
+    struct request *r, size_t size,
     int (*run)(struct store_op *op, struct cache *c, struct err *err),
     void (*reply)(struct request_op *op));
 void request_op_submit(struct request_op *op);

@@ -9,7 +9,6 @@ static void (*const handlers[])(struct request *r) = {
 
 _Static_assert(sizeof handlers / sizeof handlers[0] == PROTO_ROUTE_COUNT, "one handler a route");
 
-void route_dispatch(struct request *r)
-{
+void route_dispatch(struct request *r) {
     handlers[r->match.route->id](r);
 }

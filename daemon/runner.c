@@ -16,46 +16,43 @@
 #include "base/log.h"
 #include "sim/sim.h"
 
-#define RETRY_MIN_MS   250
-#define RETRY_MAX_MS   4000
-#define MAX_FAILURES   3 /* device errors in a row before dispatch stops */
+#define RETRY_MIN_MS 250
+#define RETRY_MAX_MS 4000
+#define MAX_FAILURES 3 /* device errors in a row before dispatch stops */
 
 struct runner {
     const struct config *config; /* borrowed */
     struct mailbox *mailbox;     /* borrowed */
     pthread_t thread;
     bool is_started;
-    struct device *device;       /* device thread's; device_stop() under the mutex */
-    pthread_mutex_t mutex;       /* guards all below */
+    struct device *device; /* device thread's; device_stop() under the mutex */
+    pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t wake;
-    struct run_task *task;       /* handed over, not yet done */
+    struct run_task *task; /* handed over, not yet done */
     struct runner_reset *reset;
     uint64_t backlog;
     bool is_stopping;
     struct runner_status status;
-    struct letter change;        /* posted at most once at a time */
+    struct letter change; /* posted at most once at a time */
     bool is_change_posted;
     void (*on_change)(void *arg);
     void *on_change_arg;
 };
 
-static uint64_t monotonic_ms(void)
-{
+static uint64_t monotonic_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-const char *runner_state_name(enum runner_state s)
-{
+const char *runner_state_name(enum runner_state s) {
     static const char *const names[] = {"waiting", "absent", "ready", "busy", "failed"};
     return names[s];
 }
 
 /* ---- Tasks ------------------------------------------------------------------------------- */
 
-void run_task_free(struct run_task *t)
-{
+void run_task_free(struct run_task *t) {
     if (t == NULL) {
         return;
     }
@@ -67,8 +64,7 @@ void run_task_free(struct run_task *t)
     free(t);
 }
 
-void run_output_free(struct run_output *o)
-{
+void run_output_free(struct run_output *o) {
     struct runner *r = o->task->runner;
     pthread_mutex_lock(&r->mutex);
     r->backlog -= o->size_bytes;
@@ -80,8 +76,7 @@ void run_output_free(struct run_output *o)
 
 /* ---- State ------------------------------------------------------------------------------- */
 
-static void deliver_change(struct letter *letter)
-{
+static void deliver_change(struct letter *letter) {
     struct runner *r = (struct runner *)((char *)letter - offsetof(struct runner, change));
     pthread_mutex_lock(&r->mutex);
     r->is_change_posted = false;
@@ -91,8 +86,7 @@ static void deliver_change(struct letter *letter)
     }
 }
 
-static void set_state(struct runner *r, enum runner_state state, const char *detail)
-{
+static void set_state(struct runner *r, enum runner_state state, const char *detail) {
     pthread_mutex_lock(&r->mutex);
     bool changed = r->status.state != state || strcmp(r->status.detail, detail) != 0;
     r->status.state = state;
@@ -101,7 +95,8 @@ static void set_state(struct runner *r, enum runner_state state, const char *det
     r->is_change_posted = r->is_change_posted || post;
     pthread_mutex_unlock(&r->mutex);
     if (changed) {
-        log_notice("device", "state=%s%s%s", runner_state_name(state), detail[0] != '\0' ? " " : "",
+        log_notice(
+            "device", "state=%s%s%s", runner_state_name(state), detail[0] != '\0' ? " " : "",
             detail);
     }
     if (post) {
@@ -110,16 +105,14 @@ static void set_state(struct runner *r, enum runner_state state, const char *det
     }
 }
 
-void runner_on_change(struct runner *r, void (*fn)(void *arg), void *arg)
-{
+void runner_on_change(struct runner *r, void (*fn)(void *arg), void *arg) {
     pthread_mutex_lock(&r->mutex);
     r->on_change = fn;
     r->on_change_arg = arg;
     pthread_mutex_unlock(&r->mutex);
 }
 
-void runner_status(struct runner *r, struct runner_status *ret)
-{
+void runner_status(struct runner *r, struct runner_status *ret) {
     pthread_mutex_lock(&r->mutex);
     *ret = r->status;
     pthread_mutex_unlock(&r->mutex);
@@ -127,8 +120,7 @@ void runner_status(struct runner *r, struct runner_status *ret)
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err)
-{
+static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err) {
     const struct config *config = arg;
     if (strcmp(spec, "sim") != 0) {
         return err_set(err, ERR_DEVICE_ABSENT, "device '%s' is neither sim nor /dev/ipuN", spec);
@@ -140,8 +132,7 @@ static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, str
     return sim_device_open(&options, ret, err);
 }
 
-static int open_device(struct runner *r, struct device **ret, struct err *err)
-{
+static int open_device(struct runner *r, struct device **ret, struct err *err) {
     /* The waiting is done here, where a stop can interrupt it. */
     struct device_options options = {
         .spec = r->config->device,
@@ -154,8 +145,7 @@ static int open_device(struct runner *r, struct device **ret, struct err *err)
 }
 
 /* Waits until the device is ours or a stop is asked for. */
-static void acquire(struct runner *r)
-{
+static void acquire(struct runner *r) {
     uint64_t wait_ms = RETRY_MIN_MS;
     while (r->device == NULL) {
         struct err err;
@@ -197,8 +187,7 @@ struct event_letter {
     json_t *fields;
 };
 
-static void deliver_event(struct letter *letter)
-{
+static void deliver_event(struct letter *letter) {
     struct event_letter *e = (struct event_letter *)letter;
     e->task->event(e->task, e->event, e->message, e->fields); /* takes fields */
     free(e->event);
@@ -206,8 +195,7 @@ static void deliver_event(struct letter *letter)
     free(e);
 }
 
-static void on_event(const char *event, const char *message, const char *fields, void *arg)
-{
+static void on_event(const char *event, const char *message, const char *fields, void *arg) {
     struct run_task *t = arg;
     struct event_letter *e = calloc(1, sizeof *e);
     if (e == NULL) {
@@ -228,15 +216,13 @@ static void on_event(const char *event, const char *message, const char *fields,
     mailbox_post(t->runner->mailbox, &e->letter);
 }
 
-static void deliver_output(struct letter *letter)
-{
+static void deliver_output(struct letter *letter) {
     struct run_output *o = (struct run_output *)letter;
     o->task->output(o);
 }
 
 /* Copies a run's outputs and sends them on; waits while the backlog is full. */
-static int on_output(const struct device_output *output, void *arg)
-{
+static int on_output(const struct device_output *output, void *arg) {
     struct run_task *t = arg;
     struct runner *r = t->runner;
     struct run_output *o = calloc(1, sizeof *o);
@@ -286,8 +272,7 @@ struct mapping {
 };
 
 static int map_binding(
-    const struct run_task *t, const struct binding *b, struct mapping *ret, struct err *err)
-{
+    const struct run_task *t, const struct binding *b, struct mapping *ret, struct err *err) {
     char path[4400];
     char hex[DIGEST_HEX + 1];
     digest_hex(&b->blob, hex);
@@ -298,8 +283,9 @@ static int map_binding(
         return err_sys(err, ERR_MISSING, errno, "bytes of '%s'", b->name);
     }
     if (b->offset > (uint64_t)st.st_size || b->source_bytes > (uint64_t)st.st_size - b->offset) {
-        return err_set(err, ERR_TENSOR_FILE, "bytes of '%s': %llu at %llu, the blob has %lld",
-            b->name, (unsigned long long)b->source_bytes, (unsigned long long)b->offset,
+        return err_set(
+            err, ERR_TENSOR_FILE, "bytes of '%s': %llu at %llu, the blob has %lld", b->name,
+            (unsigned long long)b->source_bytes, (unsigned long long)b->offset,
             (long long)st.st_size);
     }
     ret->size = (size_t)st.st_size;
@@ -312,8 +298,7 @@ static int map_binding(
     return 0;
 }
 
-static void unmap(struct mapping *m, size_t n)
-{
+static void unmap(struct mapping *m, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (m[i].base != NULL) {
             munmap(m[i].base, m[i].size);
@@ -322,9 +307,8 @@ static void unmap(struct mapping *m, size_t n)
     free(m);
 }
 
-static int map_all(
-    const struct run_task *t, const struct bindings *b, struct mapping **ret, struct err *err)
-{
+static int
+map_all(const struct run_task *t, const struct bindings *b, struct mapping **ret, struct err *err) {
     struct mapping *m = calloc(b->count + 1, sizeof *m);
     if (m == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -340,8 +324,7 @@ static int map_all(
     return 0;
 }
 
-static int load(struct runner *r, struct run_task *t, const struct package *p, struct err *err)
-{
+static int load(struct runner *r, struct run_task *t, const struct package *p, struct err *err) {
     struct mapping *m = NULL;
     int result = map_all(t, &t->parameters, &m, err);
     if (result < 0) {
@@ -359,8 +342,8 @@ static int load(struct runner *r, struct run_task *t, const struct package *p, s
     struct digest residency;
     bindings_residency(&t->parameters, &t->package, &residency);
     uint64_t before = monotonic_ms();
-    result = device_load(r->device, p, &t->package, params, n, &residency, on_event, t,
-        &t->is_loaded, err);
+    result = device_load(
+        r->device, p, &t->package, params, n, &residency, on_event, t, &t->is_loaded, err);
     t->load_ns = (monotonic_ms() - before) * 1000000;
     free(params);
     unmap(m, n);
@@ -376,8 +359,7 @@ static int load(struct runner *r, struct run_task *t, const struct package *p, s
     return result;
 }
 
-static int run(struct runner *r, struct run_task *t, struct err *err)
-{
+static int run(struct runner *r, struct run_task *t, struct err *err) {
     struct mapping *m = NULL;
     int result = map_all(t, &t->inputs, &m, err);
     if (result < 0) {
@@ -394,8 +376,7 @@ static int run(struct runner *r, struct run_task *t, struct err *err)
     struct device_run_report report;
     memset(&report, 0, sizeof report);
     on_event("run.start", "invoking runs", "{}", t);
-    result = device_run(
-        r->device, inputs, t->runs, on_output, t, t->timeout_ns, &report, err);
+    result = device_run(r->device, inputs, t->runs, on_output, t, t->timeout_ns, &report, err);
     t->elapsed_ns = report.elapsed_ns;
     free(inputs);
     unmap(m, t->inputs.count);
@@ -403,8 +384,7 @@ static int run(struct runner *r, struct run_task *t, struct err *err)
 }
 
 /* The package is opened anew by its digest: nothing damaged reaches the device. */
-static void perform(struct runner *r, struct run_task *t)
-{
+static void perform(struct runner *r, struct run_task *t) {
     struct err err;
     err_clear(&err);
     struct package *p = NULL;
@@ -416,8 +396,8 @@ static void perform(struct runner *r, struct run_task *t)
     if (result == 0) {
         t->participants = calloc(p->participant_count + 1u, sizeof *t->participants);
         if (t->participants != NULL && p->participant_count > 0) {
-            memcpy(t->participants, p->participants,
-                p->participant_count * sizeof *t->participants);
+            memcpy(
+                t->participants, p->participants, p->participant_count * sizeof *t->participants);
             t->participant_count = p->participant_count;
         }
         result = load(r, t, p, &err);
@@ -445,8 +425,7 @@ static void perform(struct runner *r, struct run_task *t)
     t->result = result;
 }
 
-static void deliver_task(struct letter *letter)
-{
+static void deliver_task(struct letter *letter) {
     struct run_task *t = (struct run_task *)letter;
     struct runner *r = t->runner;
     pthread_mutex_lock(&r->mutex);
@@ -456,8 +435,7 @@ static void deliver_task(struct letter *letter)
 }
 
 /* A device that goes on failing is taken out of service; a faulty program alone never does it. */
-static void judge(struct runner *r, const struct run_task *t)
-{
+static void judge(struct runner *r, const struct run_task *t) {
     bool failed = t->result == -ERR_DEVICE_ERROR || t->result == -ERR_DEVICE_HANG;
     pthread_mutex_lock(&r->mutex);
     r->status.failures = failed ? r->status.failures + 1 : 0;
@@ -466,8 +444,7 @@ static void judge(struct runner *r, const struct run_task *t)
     set_state(r, out ? RUNNER_FAILED : RUNNER_READY, out ? t->err.text : "");
 }
 
-static void do_reset(struct runner *r, struct runner_reset *reset)
-{
+static void do_reset(struct runner *r, struct runner_reset *reset) {
     err_clear(&reset->err);
     reset->result = device_reset(r->device, &reset->err);
     pthread_mutex_lock(&r->mutex);
@@ -479,8 +456,7 @@ static void do_reset(struct runner *r, struct runner_reset *reset)
     mailbox_post(r->mailbox, &reset->letter);
 }
 
-static void *runner_main(void *arg)
-{
+static void *runner_main(void *arg) {
     struct runner *r = arg;
     acquire(r);
     pthread_mutex_lock(&r->mutex);
@@ -515,8 +491,7 @@ static void *runner_main(void *arg)
 /* ---- The loop's side --------------------------------------------------------------------- */
 
 int runner_start(
-    const struct config *config, struct mailbox *m, struct runner **ret, struct err *err)
-{
+    const struct config *config, struct mailbox *m, struct runner **ret, struct err *err) {
     struct runner *r = calloc(1, sizeof *r);
     if (r == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -544,17 +519,15 @@ int runner_start(
     return 0;
 }
 
-bool runner_idle(struct runner *r)
-{
+bool runner_idle(struct runner *r) {
     pthread_mutex_lock(&r->mutex);
-    bool is_idle = r->task == NULL && r->reset == NULL && !r->is_stopping &&
-                   r->status.state == RUNNER_READY;
+    bool is_idle =
+        r->task == NULL && r->reset == NULL && !r->is_stopping && r->status.state == RUNNER_READY;
     pthread_mutex_unlock(&r->mutex);
     return is_idle;
 }
 
-void runner_submit(struct runner *r, struct run_task *t)
-{
+void runner_submit(struct runner *r, struct run_task *t) {
     t->runner = r;
     t->letter.deliver = NULL;
     pthread_mutex_lock(&r->mutex);
@@ -563,8 +536,7 @@ void runner_submit(struct runner *r, struct run_task *t)
     pthread_mutex_unlock(&r->mutex);
 }
 
-void runner_cancel(struct runner *r, struct run_task *t, bool at_once)
-{
+void runner_cancel(struct runner *r, struct run_task *t, bool at_once) {
     atomic_store(&t->is_cancelled, true);
     pthread_mutex_lock(&r->mutex);
     if (at_once && r->device != NULL && r->task == t) {
@@ -573,8 +545,7 @@ void runner_cancel(struct runner *r, struct run_task *t, bool at_once)
     pthread_mutex_unlock(&r->mutex);
 }
 
-void runner_reset(struct runner *r, struct runner_reset *reset)
-{
+void runner_reset(struct runner *r, struct runner_reset *reset) {
     pthread_mutex_lock(&r->mutex);
     bool refused = r->device == NULL || r->reset != NULL || r->is_stopping;
     if (!refused) {
@@ -584,7 +555,8 @@ void runner_reset(struct runner *r, struct runner_reset *reset)
         }
         pthread_cond_broadcast(&r->wake);
     } else {
-        reset->result = err_set(&reset->err, r->device == NULL ? ERR_DEVICE_ABSENT : ERR_CONFLICT,
+        reset->result = err_set(
+            &reset->err, r->device == NULL ? ERR_DEVICE_ABSENT : ERR_CONFLICT,
             r->device == NULL ? "the device is not open" : "a reset is in progress");
     }
     pthread_mutex_unlock(&r->mutex);
@@ -593,8 +565,7 @@ void runner_reset(struct runner *r, struct runner_reset *reset)
     }
 }
 
-void runner_stop(struct runner *r)
-{
+void runner_stop(struct runner *r) {
     if (r == NULL) {
         return;
     }
@@ -616,8 +587,7 @@ void runner_stop(struct runner *r)
     r->device = NULL;
 }
 
-void runner_free(struct runner *r)
-{
+void runner_free(struct runner *r) {
     if (r == NULL) {
         return;
     }

@@ -31,7 +31,7 @@ struct run_output {
     struct run_task *task;
     uint64_t run;
     uint64_t cycles;
-    uint8_t *bytes;      /* owned: the outputs one after another */
+    uint8_t *bytes; /* owned: the outputs one after another */
     uint64_t size_bytes;
 };
 
@@ -41,9 +41,9 @@ struct run_task {
     char id[27];
     char package_path[4200];
     struct digest package;
-    char *blob_dir;              /* owned */
-    struct bindings inputs;      /* owned, with blobs: offset, bytes = all runs */
-    struct bindings parameters;  /* owned, with blobs */
+    char *blob_dir;             /* owned */
+    struct bindings inputs;     /* owned, with blobs: offset, bytes = all runs */
+    struct bindings parameters; /* owned, with blobs */
     uint64_t output_bytes[PACKAGE_MAX_BINDINGS];
     size_t output_count;
     uint64_t runs;
@@ -57,13 +57,13 @@ struct run_task {
     /* Filled by the device thread. */
     int result;
     struct err err;
-    bool is_loaded;              /* booted and initialized for this task */
+    bool is_loaded; /* booted and initialized for this task */
     uint64_t runs_done;
     uint64_t elapsed_ns;
-    uint64_t load_ns;            /* wall clock */
-    uint32_t *profile_words;     /* owned, of the last sampled run, NULL = none */
+    uint64_t load_ns;        /* wall clock */
+    uint32_t *profile_words; /* owned, of the last sampled run, NULL = none */
     size_t profile_count;
-    uint16_t *participants;      /* owned, rank -> physical tile */
+    uint16_t *participants; /* owned, rank -> physical tile */
     size_t participant_count;
 };
 
@@ -97,10 +97,10 @@ enum runner_state { RUNNER_WAITING, RUNNER_ABSENT, RUNNER_READY, RUNNER_BUSY, RU
 
 struct runner_status {
     enum runner_state state;
-    char detail[640];         /* who holds the lock, why it failed; "" = nothing to say */
+    char detail[640]; /* who holds the lock, why it failed; "" = nothing to say */
     bool has_resident;
-    struct digest resident;   /* package */
-    char resident_job[27];    /* that loaded it */
+    struct digest resident; /* package */
+    char resident_job[27];  /* that loaded it */
     uint64_t resident_since_ms;
     uint64_t loads, runs, resets, busy_ms, failures;
 };

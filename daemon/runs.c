@@ -20,9 +20,8 @@ struct output_op {
     const struct bindings *outputs; /* the job's: it is busy until its task is done */
 };
 
-static int output_one(struct output_op *o, struct cache *c, size_t i, const uint8_t *bytes,
-    struct err *err)
-{
+static int
+output_one(struct output_op *o, struct cache *c, size_t i, const uint8_t *bytes, struct err *err) {
     const struct binding *b = &o->outputs->items[i];
     const struct run_output *run = o->output;
     char file[32];
@@ -30,9 +29,10 @@ static int output_one(struct output_op *o, struct cache *c, size_t i, const uint
     int r = cache_staging_append(c, o->id, file, bytes, b->bytes, err);
     json_t *shape = shape_json(&b->shape);
     CLEANUP(cleanup_free) char *shape_text = json_dumps(shape, JSON_COMPACT);
-    json_t *fields = json_pack("{s:s, s:i, s:I, s:s, s:o, s:I}", "name", b->name, "ordinal",
-        (int)i, "run", (json_int_t)run->run, "dtype", dtype_name(b->dtype), "shape", shape,
-        "bytes", (json_int_t)b->bytes);
+    json_t *fields = json_pack(
+        "{s:s, s:i, s:I, s:s, s:o, s:I}", "name", b->name, "ordinal", (int)i, "run",
+        (json_int_t)run->run, "dtype", dtype_name(b->dtype), "shape", shape, "bytes",
+        (json_int_t)b->bytes);
     if (run->cycles > 0) {
         json_object_set_new(fields, "cycles", json_integer((json_int_t)run->cycles));
     }
@@ -44,7 +44,8 @@ static int output_one(struct output_op *o, struct cache *c, size_t i, const uint
         }
     } else {
         char ref[96];
-        snprintf(ref, sizeof ref, "/v1/jobs/%s/outputs/%zu?run=%llu", o->id, i,
+        snprintf(
+            ref, sizeof ref, "/v1/jobs/%s/outputs/%zu?run=%llu", o->id, i,
             (unsigned long long)run->run);
         json_object_set_new(fields, "ref", json_string(ref));
     }
@@ -52,8 +53,13 @@ static int output_one(struct output_op *o, struct cache *c, size_t i, const uint
     if (r == 0 && (shape_text == NULL || body == NULL)) {
         r = err_set(err, ERR_NOMEM, NULL);
     }
-    struct cache_output row = {.ordinal = (int)i, .name = b->name, .dtype = dtype_name(b->dtype),
-        .shape = shape_text, .run_bytes = b->bytes, .runs = run->run + 1};
+    struct cache_output row = {
+        .ordinal = (int)i,
+        .name = b->name,
+        .dtype = dtype_name(b->dtype),
+        .shape = shape_text,
+        .run_bytes = b->bytes,
+        .runs = run->run + 1};
     int64_t seq;
     if (r < 0 || (r = cache_output_put(c, o->id, &row, err)) < 0) {
         return r;
@@ -62,8 +68,7 @@ static int output_one(struct output_op *o, struct cache *c, size_t i, const uint
                                                  : 0;
 }
 
-static int output_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int output_run(struct store_op *op, struct cache *c, struct err *err) {
     struct output_op *o = (struct output_op *)op;
     const uint8_t *bytes = o->output->bytes;
     for (size_t i = 0; i < o->outputs->count; i++) {
@@ -76,12 +81,11 @@ static int output_run(struct store_op *op, struct cache *c, struct err *err)
     return 0;
 }
 
-static void output_done(struct store_op *op)
-{
+static void output_done(struct store_op *op) {
     struct output_op *o = (struct output_op *)op;
     struct job *j = jobs_find(o->jobs, o->id);
     if (op->result < 0 && j != NULL) {
-        jobs_cancel(o->jobs, j, (enum err_code)-op->result, op->err.text);
+        jobs_cancel(o->jobs, j, (enum err_code) - op->result, op->err.text);
     }
     jobs_notify(o->jobs, o->id);
     run_output_free(o->output);
@@ -93,8 +97,7 @@ struct adopt {
     size_t count;
 };
 
-static int adopt_row(const struct cache_output *row, void *arg)
-{
+static int adopt_row(const struct cache_output *row, void *arg) {
     struct adopt *a = arg;
     if (!row->has_blob && a->count < sizeof a->rows / sizeof a->rows[0]) {
         struct cache_output *copy = &a->rows[a->count++];
@@ -106,9 +109,8 @@ static int adopt_row(const struct cache_output *row, void *arg)
     return 0;
 }
 
-static int adopt_some(struct cache *c, const char *id, uid_t uid, size_t *ret_count,
-    struct err *err)
-{
+static int
+adopt_some(struct cache *c, const char *id, uid_t uid, size_t *ret_count, struct err *err) {
     struct adopt a;
     memset(&a, 0, sizeof a);
     int r = cache_output_list(c, id, adopt_row, &a, err);
@@ -116,8 +118,7 @@ static int adopt_some(struct cache *c, const char *id, uid_t uid, size_t *ret_co
         char path[96];
         uint64_t bytes;
         snprintf(path, sizeof path, "staging/%s/out.%d", id, a.rows[i].ordinal);
-        if (r == 0 &&
-            (r = cache_blob_adopt(c, path, uid, &a.rows[i].blob, &bytes, err)) == 0 &&
+        if (r == 0 && (r = cache_blob_adopt(c, path, uid, &a.rows[i].blob, &bytes, err)) == 0 &&
             (r = cache_job_pin_blob(c, id, &a.rows[i].blob, err)) == 0) {
             a.rows[i].has_blob = true;
             r = cache_output_put(c, id, &a.rows[i], err);
@@ -131,8 +132,7 @@ static int adopt_some(struct cache *c, const char *id, uid_t uid, size_t *ret_co
 }
 
 /* In portions, because a statement's rows are gone once another of them is changed. */
-int runs_adopt_outputs(struct cache *c, const char *id, uid_t uid, struct err *err)
-{
+int runs_adopt_outputs(struct cache *c, const char *id, uid_t uid, struct err *err) {
     size_t count = 0;
     int r;
     do {
@@ -143,18 +143,19 @@ int runs_adopt_outputs(struct cache *c, const char *id, uid_t uid, struct err *e
 
 /* ---- Profile ----------------------------------------------------------------------------- */
 
-json_t *runs_profile(const struct run_task *t, const json_t *cycles)
-{
+json_t *runs_profile(const struct run_task *t, const json_t *cycles) {
     json_t *tiles = json_array();
     size_t n = t->profile_count / PACKAGE_PROFILE_WORDS;
     for (size_t i = 0; i < n && i < t->participant_count; i++) {
         const uint32_t *w = t->profile_words + i * PACKAGE_PROFILE_WORDS;
-        json_array_append_new(tiles, json_pack("[i, I, I, I]", (int)t->participants[i],
-                                         (json_int_t)w[0], (json_int_t)w[1],
-                                         (json_int_t)(uint32_t)(w[1] - w[0])));
+        json_array_append_new(
+            tiles, json_pack(
+                       "[i, I, I, I]", (int)t->participants[i], (json_int_t)w[0], (json_int_t)w[1],
+                       (json_int_t)(uint32_t)(w[1] - w[0])));
     }
-    return json_pack("{s:s, s:[s, s, s, s], s:o, s:O}", "job", t->id, "columns", "tile", "first",
-        "last", "cycles", "tiles", tiles, "device_cycles", cycles);
+    return json_pack(
+        "{s:s, s:[s, s, s, s], s:o, s:O}", "job", t->id, "columns", "tile", "first", "last",
+        "cycles", "tiles", tiles, "device_cycles", cycles);
 }
 
 struct profile_op {
@@ -163,14 +164,12 @@ struct profile_op {
     char *body;
 };
 
-static int profile_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int profile_run(struct store_op *op, struct cache *c, struct err *err) {
     struct profile_op *p = (struct profile_op *)op;
     return cache_profile_put(c, p->id, p->body, err);
 }
 
-static void profile_done(struct store_op *op)
-{
+static void profile_done(struct store_op *op) {
     struct profile_op *p = (struct profile_op *)op;
     if (op->result < 0) {
         log_warning("runs", "profile not stored job=%s reason=\"%s\"", p->id, op->err.text);
@@ -179,8 +178,7 @@ static void profile_done(struct store_op *op)
     free(p);
 }
 
-static void store_profile(struct jobs *js, const struct job *j, const struct run_task *t)
-{
+static void store_profile(struct jobs *js, const struct job *j, const struct run_task *t) {
     struct profile_op *p = t->profile_count > 0 ? calloc(1, sizeof *p) : NULL;
     if (p == NULL) {
         return;
@@ -200,8 +198,7 @@ static void store_profile(struct jobs *js, const struct job *j, const struct run
 
 /* ---- The device's letters ---------------------------------------------------------------- */
 
-static void task_event(struct run_task *t, const char *event, const char *message, json_t *fields)
-{
+static void task_event(struct run_task *t, const char *event, const char *message, json_t *fields) {
     struct jobs *js = t->arg;
     struct job *j = jobs_find(js, t->id);
     if (j == NULL) {
@@ -222,8 +219,7 @@ static void task_event(struct run_task *t, const char *event, const char *messag
     job_event(js, t->id, event, message, fields);
 }
 
-static void task_output(struct run_output *output)
-{
+static void task_output(struct run_output *output) {
     struct jobs *js = output->task->arg;
     struct job *j = jobs_find(js, output->task->id);
     struct output_op *o = j != NULL ? calloc(1, sizeof *o) : NULL;
@@ -234,8 +230,8 @@ static void task_output(struct run_output *output)
         run_output_free(output);
         return;
     }
-    json_array_append_new(j->cycles,
-        output->cycles > 0 ? json_integer((json_int_t)output->cycles) : json_null());
+    json_array_append_new(
+        j->cycles, output->cycles > 0 ? json_integer((json_int_t)output->cycles) : json_null());
     o->op.run = output_run;
     o->op.done = output_done;
     o->jobs = js;
@@ -252,13 +248,11 @@ struct after_op {
     struct run_task *task;
 };
 
-static int after_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int after_run(struct store_op *op, struct cache *c, struct err *err) {
     return 0;
 }
 
-static void after_done(struct store_op *op)
-{
+static void after_done(struct store_op *op) {
     struct after_op *a = (struct after_op *)op;
     struct jobs *js = a->jobs;
     struct run_task *t = a->task;
@@ -280,8 +274,7 @@ static void after_done(struct store_op *op)
     jobs_pump(js);
 }
 
-static void task_done(struct run_task *t)
-{
+static void task_done(struct run_task *t) {
     struct jobs *js = t->arg;
     struct job *j = jobs_find(js, t->id);
     js->running = NULL;
@@ -317,8 +310,7 @@ static void task_done(struct run_task *t)
     jobs_pump(js);
 }
 
-static int copy_bindings(const struct bindings *from, struct bindings *ret)
-{
+static int copy_bindings(const struct bindings *from, struct bindings *ret) {
     ret->items = calloc(from->count + 1, sizeof *ret->items);
     if (ret->items == NULL) {
         return -1;
@@ -330,8 +322,7 @@ static int copy_bindings(const struct bindings *from, struct bindings *ret)
     return 0;
 }
 
-void runs_start(struct jobs *js, struct job *j)
-{
+void runs_start(struct jobs *js, struct job *j) {
     struct daemon *d = js->daemon;
     struct run_task *t = calloc(1, sizeof *t);
     j->cycles = j->cycles != NULL ? j->cycles : json_array();
@@ -375,8 +366,7 @@ struct check_op {
     json_t *check; /* owned */
 };
 
-static void check_free(struct check_op *o)
-{
+static void check_free(struct check_op *o) {
     json_decref(o->stage.document);
     json_decref(o->check);
     cleanup_close(&o->stage.fd);
@@ -384,8 +374,7 @@ static void check_free(struct check_op *o)
 }
 
 /* Slots and turns are given back in one place. */
-static void check_end(struct check_op *o, const struct err *err)
-{
+static void check_end(struct check_op *o, const struct err *err) {
     struct jobs *js = o->jobs;
     struct job *j = o->job;
     check_free(o);
@@ -398,8 +387,7 @@ static void check_end(struct check_op *o, const struct err *err)
     jobs_pump(js);
 }
 
-static void check_done(void *arg, json_t *result, const struct err *err)
-{
+static void check_done(void *arg, json_t *result, const struct err *err) {
     struct check_op *o = arg;
     struct err verdict = *err;
     if (result != NULL) {
@@ -412,42 +400,46 @@ static void check_done(void *arg, json_t *result, const struct err *err)
             }
         }
         if (!json_is_true(json_object_get(result, "pass"))) {
-            err_set(&verdict, ERR_CHECK_FAILED, "the largest error is %g; report.check has more",
+            err_set(
+                &verdict, ERR_CHECK_FAILED, "the largest error is %g; report.check has more",
                 json_number_value(json_object_get(result, "max_abs_error")));
         }
-        job_event(o->jobs, o->job->id, "check.done", "compared with the reference",
+        job_event(
+            o->jobs, o->job->id, "check.done", "compared with the reference",
             json_deep_copy(report));
         json_decref(result);
     }
     check_end(o, &verdict);
 }
 
-static json_t *check_document(const struct job *j)
-{
+static json_t *check_document(const struct job *j) {
     json_t *inputs = json_object();
     json_t *outputs = json_object();
     for (size_t i = 0; i < j->inputs.count; i++) {
         const struct binding *b = &j->inputs.items[i];
         char blob[8 + DIGEST_HEX] = "sha256:";
         digest_hex(&b->blob, blob + 7);
-        json_object_set_new(inputs, b->name,
-            json_pack("{s:s, s:I, s:I}", "blob", blob, "offset", (json_int_t)b->offset, "bytes",
+        json_object_set_new(
+            inputs, b->name,
+            json_pack(
+                "{s:s, s:I, s:I}", "blob", blob, "offset", (json_int_t)b->offset, "bytes",
                 (json_int_t)b->source_bytes));
     }
     for (size_t i = 0; i < j->outputs.count; i++) {
         const struct binding *b = &j->outputs.items[i];
         char file[32];
         snprintf(file, sizeof file, "out.%zu", i);
-        json_object_set_new(outputs, b->name,
-            json_pack("{s:s, s:I, s:I}", "file", file, "offset", (json_int_t)0, "bytes",
+        json_object_set_new(
+            outputs, b->name,
+            json_pack(
+                "{s:s, s:I, s:I}", "file", file, "offset", (json_int_t)0, "bytes",
                 (json_int_t)(b->bytes * j->runs)));
     }
-    return json_pack("{s:I, s:o, s:o}", "runs", (json_int_t)j->runs, "inputs", inputs, "outputs",
-        outputs);
+    return json_pack(
+        "{s:I, s:o, s:o}", "runs", (json_int_t)j->runs, "inputs", inputs, "outputs", outputs);
 }
 
-static int check_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int check_run(struct store_op *op, struct cache *c, struct err *err) {
     struct check_op *o = (struct check_op *)op;
     o->stage.kind = "reference";
     int r = stage_run(&o->stage, c, true, err);
@@ -463,8 +455,7 @@ static int check_run(struct store_op *op, struct cache *c, struct err *err)
     return r;
 }
 
-static void check_staged(struct store_op *op)
-{
+static void check_staged(struct store_op *op) {
     struct check_op *o = (struct check_op *)op;
     struct jobs *js = o->jobs;
     struct job *j = o->job;
@@ -490,8 +481,7 @@ static void check_staged(struct store_op *op)
     }
 }
 
-void runs_check(struct jobs *js, struct job *j)
-{
+void runs_check(struct jobs *js, struct job *j) {
     struct check_op *o = calloc(1, sizeof *o);
     json_t *check = o != NULL ? check_document(j) : NULL;
     if (check == NULL) {

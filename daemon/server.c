@@ -26,8 +26,7 @@ struct server {
     int listen_fd; /* ours again after quiesce, -1 before */
 };
 
-static void rearm(struct server *s)
-{
+static void rearm(struct server *s) {
     MHD_UNSIGNED_LONG_LONG wait_ms;
     if (MHD_get_timeout(s->mhd, &wait_ms) != MHD_YES) {
         sd_event_source_set_enabled(s->timer, SD_EVENT_OFF);
@@ -39,32 +38,27 @@ static void rearm(struct server *s)
     sd_event_source_set_enabled(s->timer, SD_EVENT_ONESHOT);
 }
 
-void server_turn(struct server *s)
-{
+void server_turn(struct server *s) {
     MHD_run(s->mhd);
     rearm(s);
 }
 
-static int on_epoll(sd_event_source *source, int fd, uint32_t events, void *arg)
-{
+static int on_epoll(sd_event_source *source, int fd, uint32_t events, void *arg) {
     server_turn(arg);
     return 0;
 }
 
-static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
-{
+static int on_timer(sd_event_source *source, uint64_t usec, void *arg) {
     server_turn(arg);
     return 0;
 }
 
-static int on_soon(sd_event_source *source, void *arg)
-{
+static int on_soon(sd_event_source *source, void *arg) {
     server_turn(arg);
     return 0;
 }
 
-static void on_log(void *arg, const char *format, va_list ap)
-{
+static void on_log(void *arg, const char *format, va_list ap) {
     char line[512];
     vsnprintf(line, sizeof line, format, ap);
     line[strcspn(line, "\n")] = '\0';
@@ -73,9 +67,9 @@ static void on_log(void *arg, const char *format, va_list ap)
 
 /* ---- Connections ------------------------------------------------------------------------- */
 
-static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_context,
-    enum MHD_ConnectionNotificationCode code)
-{
+static void on_connection(
+    void *arg, struct MHD_Connection *mhd, void **socket_context,
+    enum MHD_ConnectionNotificationCode code) {
     struct server *s = arg;
     struct connection *c = *socket_context;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -98,16 +92,14 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **socket_c
     *socket_context = c;
 }
 
-static struct connection *connection_of(struct MHD_Connection *mhd)
-{
+static struct connection *connection_of(struct MHD_Connection *mhd) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     return info != NULL ? info->socket_context : NULL;
 }
 
 /* The raw target comes before anything else of a request; what is returned becomes its context.*/
-static void *on_target(void *arg, const char *target, struct MHD_Connection *mhd)
-{
+static void *on_target(void *arg, const char *target, struct MHD_Connection *mhd) {
     struct server *s = arg;
     struct request *r = request_new(s->daemon, connection_of(mhd), mhd, target);
     if (r != NULL) {
@@ -118,8 +110,7 @@ static void *on_target(void *arg, const char *target, struct MHD_Connection *mhd
 }
 
 static void on_completed(
-    void *arg, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code)
-{
+    void *arg, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode code) {
     struct server *s = arg;
     struct request *r = *context;
     if (r == NULL) {
@@ -131,10 +122,9 @@ static void on_completed(
     request_free(r, code == MHD_REQUEST_TERMINATED_COMPLETED_OK);
 }
 
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url,
-    const char *method, const char *version, const char *upload, size_t *upload_bytes,
-    void **context)
-{
+static enum MHD_Result on_request(
+    void *arg, struct MHD_Connection *mhd, const char *url, const char *method, const char *version,
+    const char *upload, size_t *upload_bytes, void **context) {
     struct server *s = arg;
     struct request *r = *context;
     if (r == NULL || r->connection == NULL) {
@@ -166,16 +156,14 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 
 /* ---- Suspension -------------------------------------------------------------------------- */
 
-void request_suspend(struct request *r)
-{
+void request_suspend(struct request *r) {
     if (!r->is_suspended) {
         r->is_suspended = true;
         MHD_suspend_connection(r->mhd);
     }
 }
 
-void request_resume(struct request *r)
-{
+void request_resume(struct request *r) {
     if (r->is_suspended) {
         r->is_suspended = false;
         MHD_resume_connection(r->mhd);
@@ -186,8 +174,7 @@ void request_resume(struct request *r)
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-static ssize_t on_read(void *arg, uint64_t position, char *buffer, size_t max)
-{
+static ssize_t on_read(void *arg, uint64_t position, char *buffer, size_t max) {
     struct stream *s = arg;
     if (s->at == s->bytes) {
         if (s->is_broken) {
@@ -207,8 +194,7 @@ static ssize_t on_read(void *arg, uint64_t position, char *buffer, size_t max)
     return (ssize_t)n;
 }
 
-static void on_stream_free(void *arg)
-{
+static void on_stream_free(void *arg) {
     struct stream *s = arg;
     LIST_REMOVE(s, link);
     s->daemon->server->stream_count--; /* the request is gone by now */
@@ -216,8 +202,7 @@ static void on_stream_free(void *arg)
     s->free(s);
 }
 
-void stream_feed(struct stream *s, char *data, size_t bytes, bool is_end)
-{
+void stream_feed(struct stream *s, char *data, size_t bytes, bool is_end) {
     free(s->data);
     s->data = data;
     s->bytes = bytes;
@@ -229,15 +214,14 @@ void stream_feed(struct stream *s, char *data, size_t bytes, bool is_end)
     }
 }
 
-void stream_break(struct stream *s)
-{
+void stream_break(struct stream *s) {
     s->is_broken = true;
     stream_feed(s, NULL, 0, false);
 }
 
-void reply_stream(struct request *r, unsigned status, struct MHD_Response **ret_response,
-    uint64_t size, struct stream *stream)
-{
+void reply_stream(
+    struct request *r, unsigned status, struct MHD_Response **ret_response, uint64_t size,
+    struct stream *stream) {
     struct server *s = r->daemon->server;
     stream->request = r;
     stream->daemon = r->daemon;
@@ -253,21 +237,9 @@ void reply_stream(struct request *r, unsigned status, struct MHD_Response **ret_
     }
 }
 
-void server_stop_streams(struct server *s)
-{
-    struct stream *next;
-    for (struct stream *stream = LIST_FIRST(&s->streams); stream != NULL; stream = next) {
-        next = LIST_NEXT(stream, link);
-        if (stream->is_waiting && stream->stop != NULL) {
-            stream->stop(stream);
-        }
-    }
-}
-
 /* ---- Life -------------------------------------------------------------------------------- */
 
-int server_start(struct daemon *d, int listen_fd, struct server **ret, struct err *err)
-{
+int server_start(struct daemon *d, int listen_fd, struct server **ret, struct err *err) {
     struct server *s = calloc(1, sizeof *s);
     if (s == NULL) {
         close(listen_fd);
@@ -281,12 +253,12 @@ int server_start(struct daemon *d, int listen_fd, struct server **ret, struct er
         r = peer_group(d->config.operator_group, &s->operator_group, err);
     }
     if (r == 0) {
-        s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME |
-                                      MHD_USE_ERROR_LOG,
-            0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-            MHD_OPTION_EXTERNAL_LOGGER, on_log, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
-            MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_URI_LOG_CALLBACK, on_target,
-            s, MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVER_MAX_CONNECTIONS,
+        s->mhd = MHD_start_daemon(
+            MHD_USE_EPOLL | MHD_USE_ITC | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+            NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_EXTERNAL_LOGGER,
+            on_log, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+            on_connection, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
+            MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVER_MAX_CONNECTIONS,
             MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
             MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
         if (s->mhd == NULL) {
@@ -299,12 +271,11 @@ int server_start(struct daemon *d, int listen_fd, struct server **ret, struct er
         return r;
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
-    int failed = info != NULL ? sd_event_add_io(d->event, &s->io, info->epoll_fd, EPOLLIN,
-                                    on_epoll, s)
-                              : -EINVAL;
+    int failed = info != NULL
+                     ? sd_event_add_io(d->event, &s->io, info->epoll_fd, EPOLLIN, on_epoll, s)
+                     : -EINVAL;
     if (failed >= 0) {
-        failed = sd_event_add_time(
-            d->event, &s->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, s);
+        failed = sd_event_add_time(d->event, &s->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, s);
     }
     if (failed >= 0) {
         failed = sd_event_add_defer(d->event, &s->soon, on_soon, s);
@@ -318,12 +289,10 @@ int server_start(struct daemon *d, int listen_fd, struct server **ret, struct er
 }
 
 /* The library counts silence only; a client that dribbles is cut here. */
-void server_tick(struct server *s)
-{
+void server_tick(struct server *s) {
     uint64_t now = daemon_now_ms();
     struct connection *c;
-    LIST_FOREACH(c, &s->connections, link)
-    {
+    LIST_FOREACH(c, &s->connections, link) {
         const struct request *r = c->request;
         bool is_late = r == NULL || r->state == REQUEST_NEW
                            ? now - c->since_ms > SERVER_HEAD_MS
@@ -334,25 +303,21 @@ void server_tick(struct server *s)
     }
 }
 
-void server_quiesce(struct server *s)
-{
+void server_quiesce(struct server *s) {
     if (s->listen_fd < 0) {
         s->listen_fd = MHD_quiesce_daemon(s->mhd);
     }
 }
 
-size_t server_request_count(const struct server *s)
-{
+size_t server_request_count(const struct server *s) {
     return s->request_count;
 }
 
-size_t server_stream_count(const struct server *s)
-{
+size_t server_stream_count(const struct server *s) {
     return s->stream_count;
 }
 
-void server_stop(struct server *s)
-{
+void server_stop(struct server *s) {
     if (s == NULL) {
         return;
     }

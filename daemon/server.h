@@ -23,13 +23,13 @@
 #include "daemon/peer.h"
 #include "proto/proto.h"
 
-#define SERVER_MAX_CONNECTIONS 1024        /* of the library; beyond them clients wait unanswered */
-#define SERVER_MAX_REQUESTS    900         /* ours: 503 beyond */
+#define SERVER_MAX_CONNECTIONS 1024 /* of the library; beyond them clients wait unanswered */
+#define SERVER_MAX_REQUESTS    900  /* ours: 503 beyond */
 #define SERVER_MAX_BODIES      (64u << 20)
-#define SERVER_HEAD_MS         60000       /* silence between requests, or a slow head */
-#define SERVER_BODY_MS         60000       /* plus one second for each SERVER_BODY_RATE bytes */
+#define SERVER_HEAD_MS         60000 /* silence between requests, or a slow head */
+#define SERVER_BODY_MS         60000 /* plus one second for each SERVER_BODY_RATE bytes */
 #define SERVER_BODY_RATE       (256u << 10)
-#define SERVER_PIECE_BYTES     (1u << 20)  /* of an upload handed to the store at a time */
+#define SERVER_PIECE_BYTES     (1u << 20) /* of an upload handed to the store at a time */
 
 struct cache_temp;
 struct stream;
@@ -41,20 +41,20 @@ struct request {
     struct connection *connection;
     struct MHD_Connection *mhd;
     char id[PROTO_MAX_REQUEST_ID + 1];
-    char *raw_target;            /* owned */
+    char *raw_target; /* owned */
     struct proto_target target;
     struct proto_match match;
     enum request_state state;
     bool is_head;
     bool is_suspended;
-    uint64_t deadline_ms;        /* of the body */
+    uint64_t deadline_ms; /* of the body */
     uint64_t content_bytes;
-    char *body;                  /* owned: gathered JSON text, or a piece of an upload */
+    char *body; /* owned: gathered JSON text, or a piece of an upload */
     size_t body_bytes;
-    json_t *json;                /* owned, of a JSON route; NULL = empty body */
-    struct cache_temp *temp;     /* of a STREAM route; the store thread's */
+    json_t *json;            /* owned, of a JSON route; NULL = empty body */
+    struct cache_temp *temp; /* of a STREAM route; the store thread's */
     bool is_body_complete;
-    struct err upload_err;       /* code 0 = none */
+    struct err upload_err;         /* code 0 = none */
     struct MHD_Response *response; /* to be queued */
     unsigned status;
     LIST_ENTRY(request) link;
@@ -62,10 +62,10 @@ struct request {
 
 struct connection {
     struct peer peer;
-    struct err err;              /* why the peer is refused; code 0 = fine */
+    struct err err; /* why the peer is refused; code 0 = fine */
     int fd;
-    uint64_t since_ms;           /* connected, or last request done */
-    struct request *request;     /* being served */
+    uint64_t since_ms;       /* connected, or last request done */
+    struct request *request; /* being served */
     LIST_ENTRY(connection) link;
 };
 
@@ -99,27 +99,24 @@ struct MHD_Response *reply_json_response(json_t *body); /* takes body */
 /* ---- Streams: a body that comes in pieces from elsewhere --------------------------------- */
 
 struct stream {
-    struct request *request;    /* not valid in free() */
+    struct request *request; /* not valid in free() */
     struct daemon *daemon;
-    char *data;                 /* owned: the piece being sent */
+    char *data; /* owned: the piece being sent */
     size_t bytes, at;
-    bool is_end;                /* after this piece */
-    bool is_broken;             /* after this piece, cut the connection */
-    bool is_waiting;            /* suspended until stream_feed() */
+    bool is_end;     /* after this piece */
+    bool is_broken;  /* after this piece, cut the connection */
+    bool is_waiting; /* suspended until stream_feed() */
     /* Asks for the next piece; stream_feed() comes later or at once. */
     void (*more)(struct stream *s);
-    /* The daemon stops: feed an end soon. NULL = `more` always answers. */
-    void (*stop)(struct stream *s);
     void (*free)(struct stream *s); /* owns s */
     LIST_ENTRY(stream) link;
 };
 
 /* Starts the reply; size UINT64_MAX = not known. Takes s. */
-void reply_stream(struct request *r, unsigned status, struct MHD_Response **ret_response,
-    uint64_t size, struct stream *s);
+void reply_stream(
+    struct request *r, unsigned status, struct MHD_Response **ret_response, uint64_t size,
+    struct stream *s);
 void stream_feed(struct stream *s, char *data, size_t bytes, bool is_end); /* takes data */
 void stream_break(struct stream *s);
-/* Calls stop() of every stream that waits. */
-void server_stop_streams(struct server *s);
 
 #endif

@@ -12,17 +12,16 @@
 #include "base/npy.h"
 #include "daemon/jobs.h"
 
-static void json_cleanup(json_t **j)
-{
+static void json_cleanup(json_t **j) {
     json_decref(*j);
 }
 
 /* ---- Staging (store thread) -------------------------------------------------------------- */
 
-json_t *steps_document(const char *kind, const json_t *model, const struct proto_job *spec)
-{
-    json_t *d = json_pack("{s:s, s:O, s:{s:I, s:s, s:I}}", "kind", kind, "model", model, "options",
-        "tiles", (json_int_t)spec->options.tiles, "accumulate", spec->options.accumulate, "seed",
+json_t *steps_document(const char *kind, const json_t *model, const struct proto_job *spec) {
+    json_t *d = json_pack(
+        "{s:s, s:O, s:{s:I, s:s, s:I}}", "kind", kind, "model", model, "options", "tiles",
+        (json_int_t)spec->options.tiles, "accumulate", spec->options.accumulate, "seed",
         (json_int_t)spec->options.seed);
     json_object_set_new(
         d, "files", spec->files != NULL ? json_deep_copy(spec->files) : json_object());
@@ -35,16 +34,14 @@ struct link_state {
     struct err *err;
 };
 
-static int link_blob(const struct digest *blob, const char *pointer, void *arg)
-{
+static int link_blob(const struct digest *blob, const char *pointer, void *arg) {
     struct link_state *s = arg;
     int r = cache_staging_link(s->cache, s->fd, blob, s->err);
     return r < 0 ? err_where(s->err, "%s", pointer) : 0;
 }
 
 /* The whole of a blob as JSON: a model that was uploaded. */
-static int blob_json(struct cache *c, const struct digest *blob, json_t **ret, struct err *err)
-{
+static int blob_json(struct cache *c, const struct digest *blob, json_t **ret, struct err *err) {
     CLEANUP(cleanup_close) int fd = -1;
     uint64_t bytes = 0;
     int r = cache_blob_open(c, blob, &fd, &bytes, err);
@@ -52,7 +49,8 @@ static int blob_json(struct cache *c, const struct digest *blob, json_t **ret, s
         return r;
     }
     if (bytes > PROTO_MAX_MODEL_BYTES) {
-        return err_at(err, ERR_TOO_LARGE, "/model/blob", "model of %llu bytes, at most %u",
+        return err_at(
+            err, ERR_TOO_LARGE, "/model/blob", "model of %llu bytes, at most %u",
             (unsigned long long)bytes, PROTO_MAX_MODEL_BYTES);
     }
     CLEANUP(cleanup_free) char *text = malloc(bytes + 1);
@@ -74,8 +72,7 @@ static int blob_json(struct cache *c, const struct digest *blob, json_t **ret, s
     return r;
 }
 
-int stage_run(struct stage *s, struct cache *c, bool keep, struct err *err)
-{
+int stage_run(struct stage *s, struct cache *c, bool keep, struct err *err) {
     CLEANUP(cleanup_close) int fd = -1;
     int r = 0;
     if (keep) {
@@ -114,11 +111,11 @@ struct step_op {
     struct store_op op;
     struct jobs *jobs;
     struct job *job;
-    bool is_read;              /* document and spec below were read by this operation */
+    bool is_read; /* document and spec below were read by this operation */
     json_t *document;
     struct proto_job spec;
     struct stage stage;
-    json_t *result;            /* of the worker, owned */
+    json_t *result; /* of the worker, owned */
     struct bindings inputs, outputs, parameters;
     uint64_t runs;
     char key[DIGEST_HEX + 1];
@@ -127,9 +124,8 @@ struct step_op {
     char package_path[4200];
 };
 
-static int adopt_staged(struct step_op *s, struct cache *c, struct bindings *b, const char *file,
-    struct err *err)
-{
+static int adopt_staged(
+    struct step_op *s, struct cache *c, struct bindings *b, const char *file, struct err *err) {
     bool wanted = false;
     for (size_t i = 0; i < b->count; i++) {
         wanted = wanted || (b->items[i].is_staged && strcmp(b->items[i].staged, file) == 0);
@@ -154,20 +150,21 @@ static int adopt_staged(struct step_op *s, struct cache *c, struct bindings *b, 
     return 0;
 }
 
-static int shape_error(const struct binding *b, const struct shape *got, const char *why,
-    const char *pointer, struct err *err)
-{
+static int shape_error(
+    const struct binding *b, const struct shape *got, const char *why, const char *pointer,
+    struct err *err) {
     char want[96];
     char have[96];
-    return err_at(err, ERR_INPUT, pointer,
+    return err_at(
+        err, ERR_INPUT, pointer,
         "'%s': %s: got %s, the model has %s; its first axis may be a multiple", b->name, why,
         shape_print(got, have, sizeof have), shape_print(&b->shape, want, sizeof want));
 }
 
 /* Runs that a tensor of shape `got` makes: its first axis is k times the model's. */
-static int count_runs(const struct binding *b, const struct shape *got, const char *pointer,
-    uint64_t *ret, struct err *err)
-{
+static int count_runs(
+    const struct binding *b, const struct shape *got, const char *pointer, uint64_t *ret,
+    struct err *err) {
     bool fits = got->rank == b->shape.rank;
     for (int i = 1; i < got->rank && fits; i++) {
         fits = got->dim[i] == b->shape.dim[i];
@@ -181,9 +178,8 @@ static int count_runs(const struct binding *b, const struct shape *got, const ch
     return fits ? 0 : shape_error(b, got, "shape does not match", pointer, err);
 }
 
-static int bind_npy(struct cache *c, struct binding *b, const char *pointer, uint64_t *ret_runs,
-    struct err *err)
-{
+static int bind_npy(
+    struct cache *c, struct binding *b, const char *pointer, uint64_t *ret_runs, struct err *err) {
     CLEANUP(cleanup_close) int fd = -1;
     uint64_t bytes = 0;
     int r = cache_blob_open(c, &b->blob, &fd, &bytes, err);
@@ -202,7 +198,8 @@ static int bind_npy(struct cache *c, struct binding *b, const char *pointer, uin
         return r;
     }
     if (header.dtype != b->dtype) {
-        return err_at(err, ERR_INPUT, pointer, "'%s': got %s, the model has %s", b->name,
+        return err_at(
+            err, ERR_INPUT, pointer, "'%s': got %s, the model has %s", b->name,
             dtype_name(header.dtype), dtype_name(b->dtype));
     }
     b->offset = header.data_offset;
@@ -211,9 +208,8 @@ static int bind_npy(struct cache *c, struct binding *b, const char *pointer, uin
 }
 
 /* Raw bytes have no shape: the one they would have is made up for the message. */
-static int bind_raw(struct cache *c, struct binding *b, const char *pointer, uint64_t *ret_runs,
-    struct err *err)
-{
+static int bind_raw(
+    struct cache *c, struct binding *b, const char *pointer, uint64_t *ret_runs, struct err *err) {
     CLEANUP(cleanup_close) int fd = -1;
     uint64_t bytes = 0;
     int r = cache_blob_open(c, &b->blob, &fd, &bytes, err);
@@ -226,26 +222,27 @@ static int bind_raw(struct cache *c, struct binding *b, const char *pointer, uin
     if (b->bytes > 0 ? bytes == 0 || bytes % b->bytes != 0 : bytes != 0) {
         struct shape flat = {1, {(int64_t)(bytes / dtype_bytes(b->dtype))}};
         char why[96];
-        snprintf(why, sizeof why, "%llu raw bytes are no multiple of %llu",
-            (unsigned long long)bytes, (unsigned long long)b->bytes);
+        snprintf(
+            why, sizeof why, "%llu raw bytes are no multiple of %llu", (unsigned long long)bytes,
+            (unsigned long long)b->bytes);
         return shape_error(b, &flat, why, pointer, err);
     }
     return 0;
 }
 
-static int bind_given(struct step_op *s, struct cache *c, const char *map, const json_t *given,
-    struct bindings *b, bool one_run, struct err *err)
-{
+static int bind_given(
+    struct step_op *s, struct cache *c, const char *map, const json_t *given, struct bindings *b,
+    bool one_run, struct err *err) {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)given, name, value)
-    {
+    json_object_foreach((json_t *)given, name, value) {
         char pointer[192] = "";
         proto_pointer(pointer, sizeof pointer, map);
         proto_pointer(pointer, sizeof pointer, name);
         struct binding *item = (struct binding *)bindings_find(b, name);
         if (item == NULL) {
-            return err_at(err, ERR_INPUT, pointer, "the model has no such %s: '%.80s'",
+            return err_at(
+                err, ERR_INPUT, pointer, "the model has no such %s: '%.80s'",
                 one_run ? "parameter" : "input", name);
         }
         enum proto_format format;
@@ -261,15 +258,15 @@ static int bind_given(struct step_op *s, struct cache *c, const char *map, const
             return r;
         }
         if (one_run && runs != 1) {
-            return err_at(err, ERR_INPUT, pointer, "a parameter is given once, not %llu times",
+            return err_at(
+                err, ERR_INPUT, pointer, "a parameter is given once, not %llu times",
                 (unsigned long long)runs);
         }
     }
     return 0;
 }
 
-static int bind_inputs(struct step_op *s, struct cache *c, struct err *err)
-{
+static int bind_inputs(struct step_op *s, struct cache *c, struct err *err) {
     int r = bind_given(s, c, "inputs", s->spec.inputs, &s->inputs, false, err);
     if (r == 0) {
         r = bind_given(s, c, "parameters", s->spec.parameters, &s->parameters, true, err);
@@ -279,8 +276,8 @@ static int bind_inputs(struct step_op *s, struct cache *c, struct err *err)
     for (size_t i = 0; i < s->inputs.count && r == 0 && s->spec.options.run; i++) {
         const struct binding *b = &s->inputs.items[i];
         if (!b->has_source) {
-            return err_at(err, ERR_INPUT, "/inputs", "input '%s' is not given and has no generator",
-                b->name);
+            return err_at(
+                err, ERR_INPUT, "/inputs", "input '%s' is not given and has no generator", b->name);
         }
         if (b->bytes == 0) {
             continue;
@@ -290,8 +287,9 @@ static int bind_inputs(struct step_op *s, struct cache *c, struct err *err)
             first = b;
             first_runs = runs;
         } else if (runs != first_runs) {
-            return err_at(err, ERR_INPUT, "/inputs", "'%s' is for %llu runs, '%s' for %llu",
-                first->name, (unsigned long long)first_runs, b->name, (unsigned long long)runs);
+            return err_at(
+                err, ERR_INPUT, "/inputs", "'%s' is for %llu runs, '%s' for %llu", first->name,
+                (unsigned long long)first_runs, b->name, (unsigned long long)runs);
         }
     }
     s->runs = first_runs;
@@ -300,8 +298,9 @@ static int bind_inputs(struct step_op *s, struct cache *c, struct err *err)
         output_bytes += s->outputs.items[i].bytes;
     }
     if (r == 0 && (s->runs > PROTO_MAX_RUNS ||
-                      (output_bytes > 0 && s->runs > PROTO_MAX_OUTPUT_BYTES / output_bytes))) {
-        return err_at(err, ERR_INPUT, "/inputs",
+                   (output_bytes > 0 && s->runs > PROTO_MAX_OUTPUT_BYTES / output_bytes))) {
+        return err_at(
+            err, ERR_INPUT, "/inputs",
             "%llu runs with %llu bytes of outputs each: at most %d runs and %llu bytes in all",
             (unsigned long long)s->runs, (unsigned long long)output_bytes, PROTO_MAX_RUNS,
             (unsigned long long)PROTO_MAX_OUTPUT_BYTES);
@@ -310,8 +309,7 @@ static int bind_inputs(struct step_op *s, struct cache *c, struct err *err)
 }
 
 /* Every weight is there in full. */
-static int check_parameters(struct step_op *s, struct cache *c, struct err *err)
-{
+static int check_parameters(struct step_op *s, struct cache *c, struct err *err) {
     for (size_t i = 0; i < s->parameters.count; i++) {
         const struct binding *b = &s->parameters.items[i];
         if (!b->has_source) {
@@ -324,7 +322,8 @@ static int check_parameters(struct step_op *s, struct cache *c, struct err *err)
             return err_wrap(err, "parameter '%s'", b->name);
         }
         if (b->source_bytes != b->bytes || b->offset > bytes || bytes - b->offset < b->bytes) {
-            return err_set(err, ERR_TENSOR_FILE,
+            return err_set(
+                err, ERR_TENSOR_FILE,
                 "parameter '%s' takes %llu bytes, %llu at %llu were named of a blob of %llu",
                 b->name, (unsigned long long)b->bytes, (unsigned long long)b->source_bytes,
                 (unsigned long long)b->offset, (unsigned long long)bytes);
@@ -334,8 +333,7 @@ static int check_parameters(struct step_op *s, struct cache *c, struct err *err)
 }
 
 /* Records the key; pins the package if it is there. */
-static int look_up(struct step_op *s, struct cache *c, struct err *err)
-{
+static int look_up(struct step_op *s, struct cache *c, struct err *err) {
     struct cache_job change;
     memset(&change, 0, sizeof change);
     strcpy(change.id, s->job->id);
@@ -364,8 +362,7 @@ static int look_up(struct step_op *s, struct cache *c, struct err *err)
     return r;
 }
 
-static int read_result(struct step_op *s, struct cache *c, struct err *err)
-{
+static int read_result(struct step_op *s, struct cache *c, struct err *err) {
     const char *key = json_string_value(json_object_get(s->result, "key"));
     struct digest check;
     if (key == NULL || strlen(key) != DIGEST_HEX || !digest_parse(key, &check)) {
@@ -376,16 +373,15 @@ static int read_result(struct step_op *s, struct cache *c, struct err *err)
     if ((r = bindings_read(json_object_get(s->result, "inputs"), "inputs", &s->inputs, err)) < 0 ||
         (r = bindings_read(json_object_get(s->result, "outputs"), "outputs", &s->outputs, err)) <
             0 ||
-        (r = bindings_read(json_object_get(s->result, "parameters"), "parameters", &s->parameters,
-             err)) < 0 ||
+        (r = bindings_read(
+             json_object_get(s->result, "parameters"), "parameters", &s->parameters, err)) < 0 ||
         (r = adopt_staged(s, c, &s->inputs, "inputs.bin", err)) < 0) {
         return r;
     }
     return adopt_staged(s, c, &s->parameters, "params.bin", err);
 }
 
-static int read_package(struct step_op *s, struct cache *c, struct err *err)
-{
+static int read_package(struct step_op *s, struct cache *c, struct err *err) {
     if (!cache_package_visible(c, &s->spec.package, s->job->uid)) {
         return err_at(err, ERR_NOT_FOUND, "/package", "no such package of this user");
     }
@@ -410,8 +406,7 @@ static int read_package(struct step_op *s, struct cache *c, struct err *err)
     return r;
 }
 
-static int bind_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int bind_run(struct store_op *op, struct cache *c, struct err *err) {
     struct step_op *s = (struct step_op *)op;
     int r = s->spec.has_package ? read_package(s, c, err) : read_result(s, c, err);
     if (r < 0 || (r = bind_inputs(s, c, err)) < 0) {
@@ -423,8 +418,7 @@ static int bind_run(struct store_op *op, struct cache *c, struct err *err)
     return look_up(s, c, err);
 }
 
-static void step_free(struct step_op *s)
-{
+static void step_free(struct step_op *s) {
     json_decref(s->result);
     json_decref(s->stage.document);
     json_decref(s->document);
@@ -435,8 +429,7 @@ static void step_free(struct step_op *s)
     free(s);
 }
 
-static struct step_op *step_new(struct jobs *js, struct job *j)
-{
+static struct step_op *step_new(struct jobs *js, struct job *j) {
     struct step_op *s = calloc(1, sizeof *s);
     if (s != NULL) {
         s->jobs = js;
@@ -450,8 +443,7 @@ static struct step_op *step_new(struct jobs *js, struct job *j)
 
 /* ---- On the loop ------------------------------------------------------------------------- */
 
-static void slot_return(struct jobs *js, struct job *j)
-{
+static void slot_return(struct jobs *js, struct job *j) {
     js->workers--;
     struct user *u = jobs_user(js, j->uid);
     if (u != NULL && u->active > 0) {
@@ -460,8 +452,7 @@ static void slot_return(struct jobs *js, struct job *j)
     jobs_charge(js, j->uid, daemon_now_ms() - j->step_ms);
 }
 
-static void bind_done(struct store_op *op)
-{
+static void bind_done(struct store_op *op) {
     struct step_op *s = (struct step_op *)op;
     struct jobs *js = s->jobs;
     struct job *j = s->job;
@@ -481,9 +472,11 @@ static void bind_done(struct store_op *op)
         j->runs = s->runs;
         strcpy(j->key, s->key);
         json_t *compile = job_report(j, "compile");
-        json_object_set_new(compile, "cache",
+        json_object_set_new(
+            compile, "cache",
             json_pack("{s:b, s:s, s:b}", "hit", s->is_hit, "key", j->key, "joined", 0));
-        job_event(js, j->id, "cache.lookup", s->is_hit ? "found a package" : "found no package",
+        job_event(
+            js, j->id, "cache.lookup", s->is_hit ? "found a package" : "found no package",
             json_pack("{s:s, s:b}", "key", j->key, "hit", s->is_hit));
         if (s->is_hit) {
             js->daemon->counters.cache_hits++;
@@ -499,8 +492,7 @@ static void bind_done(struct store_op *op)
     jobs_pump(js);
 }
 
-static void bind_submit(struct jobs *js, struct job *j, json_t *result)
-{
+static void bind_submit(struct jobs *js, struct job *j, json_t *result) {
     struct step_op *s = step_new(js, j);
     if (s == NULL) {
         struct err err;
@@ -515,13 +507,11 @@ static void bind_submit(struct jobs *js, struct job *j, json_t *result)
     store_submit(js->daemon->store, &s->op);
 }
 
-static void key_event(void *arg, const json_t *event)
-{
+static void key_event(void *arg, const json_t *event) {
     /* The key step says nothing that a job's owner needs before its result. */
 }
 
-static void key_done(void *arg, json_t *result, const struct err *err)
-{
+static void key_done(void *arg, json_t *result, const struct err *err) {
     struct step_op *s = arg;
     struct jobs *js = s->jobs;
     struct job *j = s->job;
@@ -545,8 +535,7 @@ static void key_done(void *arg, json_t *result, const struct err *err)
     jobs_pump(js);
 }
 
-static int read_record(struct step_op *s, struct cache *c, struct err *err)
-{
+static int read_record(struct step_op *s, struct cache *c, struct err *err) {
     struct cache_job row;
     int r = cache_job_find(c, s->job->id, &row, err);
     if (r < 0) {
@@ -557,8 +546,7 @@ static int read_record(struct step_op *s, struct cache *c, struct err *err)
     return r < 0 ? r : proto_job_parse(s->document, &s->spec, err);
 }
 
-static int key_stage_run(struct store_op *op, struct cache *c, struct err *err)
-{
+static int key_stage_run(struct store_op *op, struct cache *c, struct err *err) {
     struct step_op *s = (struct step_op *)op;
     int r = read_record(s, c, err);
     s->stage.spec = &s->spec;
@@ -566,8 +554,7 @@ static int key_stage_run(struct store_op *op, struct cache *c, struct err *err)
     return r < 0 ? r : stage_run(&s->stage, c, false, err);
 }
 
-static void key_stage_done(struct store_op *op)
-{
+static void key_stage_done(struct store_op *op) {
     struct step_op *s = (struct step_op *)op;
     struct jobs *js = s->jobs;
     struct job *j = s->job;
@@ -606,8 +593,7 @@ static void key_stage_done(struct store_op *op)
     }
 }
 
-void steps_key(struct jobs *js, struct job *j)
-{
+void steps_key(struct jobs *js, struct job *j) {
     struct step_op *s = step_new(js, j);
     if (s == NULL) {
         struct err err;

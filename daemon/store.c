@@ -25,15 +25,13 @@ struct store {
     uint64_t group_since_ms;
 };
 
-static uint64_t monotonic_ms(void)
-{
+static uint64_t monotonic_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static void run_one(struct store *s, struct store_op *op)
-{
+static void run_one(struct store *s, struct store_op *op) {
     err_clear(&op->err);
     op->result = cache_mark(s->cache, &op->err);
     if (op->result == 0) {
@@ -47,8 +45,7 @@ static void run_one(struct store *s, struct store_op *op)
     }
 }
 
-static void run_group(struct store *s, struct store_op *group)
-{
+static void run_group(struct store *s, struct store_op *group) {
     struct err err;
     int begun = cache_begin(s->cache, &err);
     for (struct store_op *op = group; op != NULL && begun == 0; op = op->next) {
@@ -75,8 +72,7 @@ static void run_group(struct store *s, struct store_op *group)
 }
 
 /* Waits for work; NULL = stop. The log is folded in once things have been quiet for a while. */
-static struct store_op *take_group(struct store *s)
-{
+static struct store_op *take_group(struct store *s) {
     static const uint64_t quiet_s = CHECKPOINT_IDLE_MS / 1000;
     pthread_mutex_lock(&s->mutex);
     s->group_since_ms = 0;
@@ -112,8 +108,7 @@ static struct store_op *take_group(struct store *s)
     return group;
 }
 
-static void *store_main(void *arg)
-{
+static void *store_main(void *arg) {
     struct store *s = arg;
     for (struct store_op *group = take_group(s); group != NULL; group = take_group(s)) {
         run_group(s, group);
@@ -121,9 +116,8 @@ static void *store_main(void *arg)
     return NULL;
 }
 
-int store_start(const struct cache_options *options, struct mailbox *m, struct store **ret,
-    struct err *err)
-{
+int store_start(
+    const struct cache_options *options, struct mailbox *m, struct store **ret, struct err *err) {
     struct store *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -146,19 +140,16 @@ int store_start(const struct cache_options *options, struct mailbox *m, struct s
     return 0;
 }
 
-struct cache *store_cache(struct store *s)
-{
+struct cache *store_cache(struct store *s) {
     return s->cache;
 }
 
-static void on_done(struct letter *letter)
-{
+static void on_done(struct letter *letter) {
     struct store_op *op = (struct store_op *)letter;
     op->done(op);
 }
 
-void store_submit(struct store *s, struct store_op *op)
-{
+void store_submit(struct store *s, struct store_op *op) {
     op->letter.deliver = on_done;
     op->next = NULL;
     pthread_mutex_lock(&s->mutex);
@@ -169,8 +160,7 @@ void store_submit(struct store *s, struct store_op *op)
     pthread_mutex_unlock(&s->mutex);
 }
 
-void store_stop(struct store *s)
-{
+void store_stop(struct store *s) {
     if (s == NULL) {
         return;
     }
@@ -188,8 +178,7 @@ void store_stop(struct store *s)
     free(s);
 }
 
-void store_health(struct store *s, struct store_health *ret)
-{
+void store_health(struct store *s, struct store_health *ret) {
     pthread_mutex_lock(&s->mutex);
     *ret = s->health;
     ret->is_idle = s->head == NULL && s->group_since_ms == 0;

@@ -23,8 +23,8 @@ struct store; /* owned; free with store_stop() */
 
 /* Opens the state directory (so that faults show before the daemon says it is ready), then
  * starts the thread. */
-int store_start(const struct cache_options *options, struct mailbox *m, struct store **ret,
-    struct err *err);
+int store_start(
+    const struct cache_options *options, struct mailbox *m, struct store **ret, struct err *err);
 /* The state directory, for use before any operation is submitted. */
 struct cache *store_cache(struct store *s);
 void store_submit(struct store *s, struct store_op *op); /* any thread */
@@ -32,12 +32,12 @@ void store_submit(struct store *s, struct store_op *op); /* any thread */
 void store_stop(struct store *s); /* NULL accepted */
 
 struct store_health {
-    uint64_t pending;      /* operations not yet run */
-    uint64_t stuck_ms;     /* how long the present group takes; 0 = idle */
+    uint64_t pending;  /* operations not yet run */
+    uint64_t stuck_ms; /* how long the present group takes; 0 = idle */
     uint64_t commits;
-    uint64_t failures;     /* groups that did not commit */
-    bool is_failing;       /* the last group did not commit */
-    bool is_idle;          /* nothing waits, and all letters have been posted */
+    uint64_t failures; /* groups that did not commit */
+    bool is_failing;   /* the last group did not commit */
+    bool is_idle;      /* nothing waits, and all letters have been posted */
 };
 
 void store_health(struct store *s, struct store_health *ret); /* any thread */

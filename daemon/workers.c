@@ -22,18 +22,17 @@ struct worker {
     int pidfd;
     int pipe;
     sd_event_source *on_pipe, *on_exit, *on_time;
-    uint64_t deadline_ms;     /* of the whole, 0 = none */
-    uint64_t silence_ms;      /* most between two events, 0 = none */
+    uint64_t deadline_ms; /* of the whole, 0 = none */
+    uint64_t silence_ms;  /* most between two events, 0 = none */
     uint64_t heard_ms;
-    char *line;               /* owned */
+    char *line; /* owned */
     size_t used, size;
-    json_t *last;             /* result or error event, owned */
-    struct err killed;        /* why we killed it; code 0 = we did not */
+    json_t *last;              /* result or error event, owned */
+    struct err killed;         /* why we killed it; code 0 = we did not */
     struct worker_order order; /* callbacks only */
 };
 
-static void worker_free(struct worker *w)
-{
+static void worker_free(struct worker *w) {
     sd_event_source_disable_unref(w->on_pipe);
     sd_event_source_disable_unref(w->on_exit);
     sd_event_source_disable_unref(w->on_time);
@@ -44,30 +43,26 @@ static void worker_free(struct worker *w)
     free(w);
 }
 
-static void kill_group(struct worker *w)
-{
+static void kill_group(struct worker *w) {
     /* The leader is not reaped yet, so neither its pid nor its group can be another's. */
     kill(-w->pid, SIGKILL);
     kill(w->pid, SIGKILL);
 }
 
-static void give_up(struct worker *w, enum err_code code, const char *text)
-{
+static void give_up(struct worker *w, enum err_code code, const char *text) {
     if (w->killed.code == 0) {
         err_set(&w->killed, code, "%s", text);
         kill_group(w);
     }
 }
 
-void workers_kill(struct worker *w)
-{
+void workers_kill(struct worker *w) {
     give_up(w, ERR_CANCELLED, "cancelled");
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
-static void take_line(struct worker *w, const char *line, size_t n)
-{
+static void take_line(struct worker *w, const char *line, size_t n) {
     json_t *event = json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL);
     const char *name = json_string_value(json_object_get(event, "event"));
     if (name == NULL) {
@@ -86,8 +81,7 @@ static void take_line(struct worker *w, const char *line, size_t n)
     json_decref(event);
 }
 
-static void take_lines(struct worker *w)
-{
+static void take_lines(struct worker *w) {
     size_t at = 0;
     for (char *end; (end = memchr(w->line + at, '\n', w->used - at)) != NULL;) {
         size_t n = (size_t)(end - (w->line + at));
@@ -101,8 +95,7 @@ static void take_lines(struct worker *w)
 }
 
 /* Reads what is there. False at the end of the pipe. */
-static bool drain(struct worker *w)
-{
+static bool drain(struct worker *w) {
     for (;;) {
         if (w->size - w->used < 4096) {
             size_t size = w->size > 0 ? 2 * w->size : 65536;
@@ -127,8 +120,7 @@ static bool drain(struct worker *w)
     }
 }
 
-static int on_pipe(sd_event_source *source, int fd, uint32_t events, void *arg)
-{
+static int on_pipe(sd_event_source *source, int fd, uint32_t events, void *arg) {
     struct worker *w = arg;
     if (!drain(w)) {
         sd_event_source_set_enabled(source, SD_EVENT_OFF);
@@ -138,8 +130,7 @@ static int on_pipe(sd_event_source *source, int fd, uint32_t events, void *arg)
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
-static void judge(struct worker *w, const siginfo_t *info, struct err *err)
-{
+static void judge(struct worker *w, const siginfo_t *info, struct err *err) {
     bool is_exit = info->si_code == CLD_EXITED;
     const char *name = json_string_value(json_object_get(w->last, "event"));
     if (w->killed.code != 0) {
@@ -147,7 +138,8 @@ static void judge(struct worker *w, const siginfo_t *info, struct err *err)
     } else if (!is_exit && info->si_status == SIGXCPU) {
         err_set(err, ERR_COMPILE_TIMEOUT, "more than %d s of processor time", WORKER_MAX_CPU_S);
     } else if (!is_exit) {
-        err_set(err, ERR_COMPILE_CRASHED, "the compile worker was ended by signal %d (%s)",
+        err_set(
+            err, ERR_COMPILE_CRASHED, "the compile worker was ended by signal %d (%s)",
             info->si_status, strsignal(info->si_status));
     } else if (name != NULL && strcmp(name, "error") == 0) {
         const char *code = json_string_value(json_object_get(w->last, "code"));
@@ -157,16 +149,17 @@ static void judge(struct worker *w, const siginfo_t *info, struct err *err)
         if (number == ERR_NOMEM) {
             number = ERR_COMPILE_OOM;
         }
-        err_at(err, number > 0 ? (enum err_code)number : ERR_COMPILE_FAILED, where, "%s",
+        err_at(
+            err, number > 0 ? (enum err_code)number : ERR_COMPILE_FAILED, where, "%s",
             detail != NULL ? detail : "the compile worker gave no reason");
     } else if (info->si_status != 0 || name == NULL) {
-        err_set(err, ERR_COMPILE_CRASHED, "the compile worker ended with status %d and no result",
+        err_set(
+            err, ERR_COMPILE_CRASHED, "the compile worker ended with status %d and no result",
             info->si_status);
     }
 }
 
-static int on_exit_fd(sd_event_source *source, int fd, uint32_t events, void *arg)
-{
+static int on_exit_fd(sd_event_source *source, int fd, uint32_t events, void *arg) {
     struct worker *w = arg;
     siginfo_t info;
     memset(&info, 0, sizeof info);
@@ -191,8 +184,7 @@ static int on_exit_fd(sd_event_source *source, int fd, uint32_t events, void *ar
     return 0;
 }
 
-static int on_time(sd_event_source *source, uint64_t usec, void *arg)
-{
+static int on_time(sd_event_source *source, uint64_t usec, void *arg) {
     struct worker *w = arg;
     uint64_t now = daemon_now_ms();
     if (w->deadline_ms != 0 && now >= w->deadline_ms) {
@@ -200,7 +192,8 @@ static int on_time(sd_event_source *source, uint64_t usec, void *arg)
     } else if (w->silence_ms != 0 && now - w->heard_ms >= w->silence_ms) {
         give_up(w, ERR_COMPILE_TIMEOUT, "the compile worker made no progress");
     }
-    uint64_t next = w->deadline_ms > now && w->deadline_ms - now < 1000 ? w->deadline_ms - now : 1000;
+    uint64_t next =
+        w->deadline_ms > now && w->deadline_ms - now < 1000 ? w->deadline_ms - now : 1000;
     sd_event_source_set_time(source, usec + 1000 * next);
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
     return 0;
@@ -208,21 +201,19 @@ static int on_time(sd_event_source *source, uint64_t usec, void *arg)
 
 /* ---- The start --------------------------------------------------------------------------- */
 
-static void limit(int resource, uint64_t value)
-{
+static void limit(int resource, uint64_t value) {
     struct rlimit l = {value, value};
     setrlimit(resource, &l);
 }
 
 /* Moves fds above 5 first, so that no dup2() overwrites one that is still needed. */
-static void child(const char *program, int document, int staging, int events, uint64_t memory,
-    pid_t parent)
-{
+static void
+child(const char *program, int document, int staging, int events, uint64_t memory, pid_t parent) {
     static char *const environment[] = {"PATH=/usr/bin:/bin", "LANG=C", NULL};
     char *const arguments[] = {(char *)"ipud-compile", NULL};
     int null_fd = open("/dev/null", O_RDWR);
-    int fds[3] = {fcntl(document, F_DUPFD, 16), fcntl(staging, F_DUPFD, 16),
-        fcntl(events, F_DUPFD, 16)};
+    int fds[3] = {
+        fcntl(document, F_DUPFD, 16), fcntl(staging, F_DUPFD, 16), fcntl(events, F_DUPFD, 16)};
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0 || dup2(fds[0], 3) < 0 ||
         dup2(fds[1], 4) < 0 || dup2(fds[2], 5) < 0) {
         _exit(127);
@@ -249,8 +240,7 @@ static void child(const char *program, int document, int staging, int events, ui
 }
 
 /* The document goes through memory, not through a pipe that nobody might read. */
-static int document_fd(const json_t *document, int *ret, struct err *err)
-{
+static int document_fd(const json_t *document, int *ret, struct err *err) {
     CLEANUP(cleanup_free) char *text = json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(17));
     CLEANUP(cleanup_close) int fd = memfd_create("job", MFD_CLOEXEC);
     if (text == NULL || fd < 0) {
@@ -269,8 +259,7 @@ static int document_fd(const json_t *document, int *ret, struct err *err)
     return 0;
 }
 
-static int watch(struct worker *w, struct err *err)
-{
+static int watch(struct worker *w, struct err *err) {
     sd_event *event = w->daemon->event;
     int r;
     if ((r = sd_event_add_io(event, &w->on_pipe, w->pipe, EPOLLIN, on_pipe, w)) < 0 ||
@@ -284,9 +273,8 @@ static int watch(struct worker *w, struct err *err)
     return 0;
 }
 
-int workers_start(struct daemon *d, const struct worker_order *order, struct worker **ret,
-    struct err *err)
-{
+int workers_start(
+    struct daemon *d, const struct worker_order *order, struct worker **ret, struct err *err) {
     CLEANUP(cleanup_close) int document = -1;
     int r = document_fd(order->document, &document, err);
     if (r < 0) {
@@ -300,7 +288,8 @@ int workers_start(struct daemon *d, const struct worker_order *order, struct wor
     pid_t parent = getpid();
     pid_t pid = w != NULL ? fork() : -1;
     if (pid == 0) {
-        child(d->config.compiler, document, order->staging_fd, ends[1], d->config.worker_memory,
+        child(
+            d->config.compiler, document, order->staging_fd, ends[1], d->config.worker_memory,
             parent);
     }
     close(ends[1]);

@@ -9,13 +9,11 @@
 
 #define POINTER_BYTES 192
 
-static int bad(struct err *err, const char *pointer, const char *what)
-{
+static int bad(struct err *err, const char *pointer, const char *what) {
     return err_at(err, ERR_BAD_JOB, pointer, "%s: %s", pointer[0] != '\0' ? pointer : "/", what);
 }
 
-static int bad_at(struct err *err, const char *base, const char *key, const char *what)
-{
+static int bad_at(struct err *err, const char *base, const char *key, const char *what) {
     char pointer[POINTER_BYTES];
     strcpy(pointer, base);
     proto_pointer(pointer, sizeof pointer, key);
@@ -23,16 +21,14 @@ static int bad_at(struct err *err, const char *base, const char *key, const char
 }
 
 /* Refuses members of `object` that `known` (ended by NULL) does not list. */
-static int only_known(
-    const json_t *object, const char *base, const char *const *known, struct err *err)
-{
+static int
+only_known(const json_t *object, const char *base, const char *const *known, struct err *err) {
     if (!json_is_object(object)) {
         return bad(err, base, "must be an object");
     }
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)object, key, value)
-    {
+    json_object_foreach((json_t *)object, key, value) {
         size_t i = 0;
         while (known[i] != NULL && strcmp(known[i], key) != 0) {
             i++;
@@ -44,9 +40,8 @@ static int only_known(
     return 0;
 }
 
-static int read_bool(
-    const json_t *object, const char *base, const char *key, bool *ret, struct err *err)
-{
+static int
+read_bool(const json_t *object, const char *base, const char *key, bool *ret, struct err *err) {
     const json_t *v = json_object_get(object, key);
     if (v != NULL && !json_is_boolean(v)) {
         return bad_at(err, base, key, "must be true or false");
@@ -55,9 +50,9 @@ static int read_bool(
     return 0;
 }
 
-static int read_int(const json_t *object, const char *base, const char *key, int64_t low,
-    int64_t high, int64_t *ret, struct err *err)
-{
+static int read_int(
+    const json_t *object, const char *base, const char *key, int64_t low, int64_t high,
+    int64_t *ret, struct err *err) {
     const json_t *v = json_object_get(object, key);
     if (v == NULL) {
         return 0;
@@ -65,7 +60,8 @@ static int read_int(const json_t *object, const char *base, const char *key, int
     int64_t value = json_integer_value(v);
     if (!json_is_integer(v) || value < low || value > high) {
         char what[96];
-        snprintf(what, sizeof what, "must be an integer from %lld to %lld", (long long)low,
+        snprintf(
+            what, sizeof what, "must be an integer from %lld to %lld", (long long)low,
             (long long)high);
         return bad_at(err, base, key, what);
     }
@@ -74,9 +70,9 @@ static int read_int(const json_t *object, const char *base, const char *key, int
 }
 
 /* A text of at most `limit` bytes without control bytes; *ret stays when the member is absent. */
-static int read_text(const json_t *object, const char *base, const char *key, size_t limit,
-    const char **ret, struct err *err)
-{
+static int read_text(
+    const json_t *object, const char *base, const char *key, size_t limit, const char **ret,
+    struct err *err) {
     const json_t *v = json_object_get(object, key);
     if (v == NULL) {
         return 0;
@@ -96,8 +92,7 @@ static int read_text(const json_t *object, const char *base, const char *key, si
     return 0;
 }
 
-static int read_digest(const json_t *v, const char *pointer, struct digest *ret, struct err *err)
-{
+static int read_digest(const json_t *v, const char *pointer, struct digest *ret, struct err *err) {
     const char *text = json_string_value(v);
     if (text == NULL || !digest_parse(text, ret)) {
         return bad(err, pointer, "must be \"sha256:\" and 64 lower-case hexadecimal digits");
@@ -106,9 +101,8 @@ static int read_digest(const json_t *v, const char *pointer, struct digest *ret,
 }
 
 /* An object of at most `limit` members whose names have 1 to PROTO_MAX_LABEL_BYTES bytes. */
-static int read_map(const json_t *object, const char *key, size_t limit, const json_t **ret,
-    struct err *err)
-{
+static int
+read_map(const json_t *object, const char *key, size_t limit, const json_t **ret, struct err *err) {
     const json_t *map = json_object_get(object, key);
     if (map == NULL) {
         return 0;
@@ -123,8 +117,7 @@ static int read_map(const json_t *object, const char *key, size_t limit, const j
     }
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)map, name, value)
-    {
+    json_object_foreach((json_t *)map, name, value) {
         size_t n = strlen(name);
         if (n == 0 || n > PROTO_MAX_LABEL_BYTES) {
             return bad_at(err, "", key, "a member's name is empty or too long");
@@ -134,13 +127,11 @@ static int read_map(const json_t *object, const char *key, size_t limit, const j
     return 0;
 }
 
-static int read_files(const json_t *document, struct proto_job *job, struct err *err)
-{
+static int read_files(const json_t *document, struct proto_job *job, struct err *err) {
     int r = read_map(document, "files", PROTO_MAX_FILES, &job->files, err);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)job->files, name, value)
-    {
+    json_object_foreach((json_t *)job->files, name, value) {
         char pointer[POINTER_BYTES] = "/files";
         proto_pointer(pointer, sizeof pointer, name);
         struct digest blob;
@@ -151,23 +142,20 @@ static int read_files(const json_t *document, struct proto_job *job, struct err 
     return r;
 }
 
-bool proto_input_read(const json_t *input, struct digest *ret_blob, enum proto_format *ret_format)
-{
+bool proto_input_read(const json_t *input, struct digest *ret_blob, enum proto_format *ret_format) {
     const char *blob = json_string_value(json_object_get(input, "blob"));
     const char *format = json_string_value(json_object_get(input, "format"));
     *ret_format = format != NULL && strcmp(format, "raw") == 0 ? PROTO_RAW : PROTO_NPY;
     return blob != NULL && digest_parse(blob, ret_blob);
 }
 
-static int read_inputs(
-    const json_t *document, const char *key, const json_t **ret, struct err *err)
-{
+static int
+read_inputs(const json_t *document, const char *key, const json_t **ret, struct err *err) {
     static const char *const known[] = {"blob", "format", NULL};
     int r = read_map(document, key, PROTO_MAX_INPUTS, ret, err);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)*ret, name, value)
-    {
+    json_object_foreach((json_t *)*ret, name, value) {
         char pointer[POINTER_BYTES] = "";
         proto_pointer(pointer, sizeof pointer, key);
         proto_pointer(pointer, sizeof pointer, name);
@@ -190,13 +178,11 @@ static int read_inputs(
     return r;
 }
 
-static int read_labels(const json_t *document, struct proto_job *job, struct err *err)
-{
+static int read_labels(const json_t *document, struct proto_job *job, struct err *err) {
     int r = read_map(document, "labels", PROTO_MAX_LABELS, &job->labels, err);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)job->labels, name, value)
-    {
+    json_object_foreach((json_t *)job->labels, name, value) {
         const char *text;
         if (r == 0) {
             r = read_text(job->labels, "/labels", name, PROTO_MAX_NAME, &text, err);
@@ -205,8 +191,7 @@ static int read_labels(const json_t *document, struct proto_job *job, struct err
     return r;
 }
 
-static int read_source(const json_t *document, struct proto_job *job, struct err *err)
-{
+static int read_source(const json_t *document, struct proto_job *job, struct err *err) {
     static const char *const known[] = {"blob", NULL};
     const json_t *model = json_object_get(document, "model");
     const json_t *package = json_object_get(document, "package");
@@ -227,15 +212,14 @@ static int read_source(const json_t *document, struct proto_job *job, struct err
     }
     job->has_model_blob = true;
     int r = only_known(model, "/model", known, err);
-    return r < 0 ? r
-                 : read_digest(json_object_get(model, "blob"), "/model/blob", &job->model_blob,
-                       err);
+    return r < 0
+               ? r
+               : read_digest(json_object_get(model, "blob"), "/model/blob", &job->model_blob, err);
 }
 
-static int read_options(const json_t *document, struct proto_job *job, struct err *err)
-{
-    static const char *const known[] = {
-        "tiles", "accumulate", "seed", "check", "run", "cache", NULL};
+static int read_options(const json_t *document, struct proto_job *job, struct err *err) {
+    static const char *const known[] = {"tiles", "accumulate", "seed", "check",
+                                        "run",   "cache",      NULL};
     static const char *const caches[] = {"use", "refresh", "off"};
     job->options.tiles = PROTO_DEFAULT_TILES;
     job->options.accumulate = "f32";
@@ -252,7 +236,8 @@ static int read_options(const json_t *document, struct proto_job *job, struct er
         (r = read_text(o, "/options", "cache", 8, &cache, err)) < 0) {
         return r;
     }
-    if (strcmp(job->options.accumulate, "f32") != 0 && strcmp(job->options.accumulate, "f16") != 0) {
+    if (strcmp(job->options.accumulate, "f32") != 0 &&
+        strcmp(job->options.accumulate, "f16") != 0) {
         return bad(err, "/options/accumulate", "must be \"f32\" or \"f16\"");
     }
     int choice = PROTO_CACHE_USE;
@@ -269,16 +254,14 @@ static int read_options(const json_t *document, struct proto_job *job, struct er
     return 0;
 }
 
-static int read_limits(const json_t *document, struct proto_job *job, struct err *err)
-{
+static int read_limits(const json_t *document, struct proto_job *job, struct err *err) {
     static const char *const known[] = {"queue_ms", "compile_ms", "run_ms", NULL};
     const json_t *o = json_object_get(document, "limits");
     int64_t queue = 0;
     int64_t compile = PROTO_DEFAULT_COMPILE_MS;
     int64_t run = PROTO_DEFAULT_RUN_MS;
     int r = o != NULL ? only_known(o, "/limits", known, err) : 0;
-    if (r < 0 ||
-        (r = read_int(o, "/limits", "queue_ms", 1, PROTO_MAX_LIMIT_MS, &queue, err)) < 0 ||
+    if (r < 0 || (r = read_int(o, "/limits", "queue_ms", 1, PROTO_MAX_LIMIT_MS, &queue, err)) < 0 ||
         (r = read_int(o, "/limits", "compile_ms", 1, PROTO_MAX_LIMIT_MS, &compile, err)) < 0 ||
         (r = read_int(o, "/limits", "run_ms", 1, PROTO_MAX_LIMIT_MS, &run, err)) < 0) {
         return r;
@@ -289,10 +272,10 @@ static int read_limits(const json_t *document, struct proto_job *job, struct err
     return 0;
 }
 
-int proto_job_parse(const json_t *document, struct proto_job *ret, struct err *err)
-{
-    static const char *const known[] = {"name", "model", "package", "files", "inputs",
-        "parameters", "labels", "hold", "options", "limits", NULL};
+int proto_job_parse(const json_t *document, struct proto_job *ret, struct err *err) {
+    static const char *const known[] = {"name",    "model",      "package", "files",
+                                        "inputs",  "parameters", "labels",  "hold",
+                                        "options", "limits",     NULL};
     struct proto_job job;
     memset(&job, 0, sizeof job);
     int r = only_known(document, "", known, err);
@@ -302,8 +285,7 @@ int proto_job_parse(const json_t *document, struct proto_job *ret, struct err *e
         (r = read_inputs(document, "parameters", &job.parameters, err)) < 0 ||
         (r = read_labels(document, &job, err)) < 0 ||
         (r = read_bool(document, "", "hold", &job.hold, err)) < 0 ||
-        (r = read_options(document, &job, err)) < 0 ||
-        (r = read_limits(document, &job, err)) < 0) {
+        (r = read_options(document, &job, err)) < 0 || (r = read_limits(document, &job, err)) < 0) {
         return r;
     }
     if (job.parameters != NULL && !job.has_package) {
@@ -318,22 +300,19 @@ int proto_job_parse(const json_t *document, struct proto_job *ret, struct err *e
 
 /* ---- Back to JSON ------------------------------------------------------------------------ */
 
-static json_t *digest_json(const struct digest *d)
-{
+static json_t *digest_json(const struct digest *d) {
     char text[8 + DIGEST_HEX] = "sha256:";
     digest_hex(d, text + 7);
     return json_string(text);
 }
 
-static void set_borrowed(json_t *object, const char *key, const json_t *value)
-{
+static void set_borrowed(json_t *object, const char *key, const json_t *value) {
     if (value != NULL) {
         json_object_set(object, key, (json_t *)value);
     }
 }
 
-json_t *proto_job_print(const struct proto_job *job)
-{
+json_t *proto_job_print(const struct proto_job *job) {
     static const char *const caches[] = {"use", "refresh", "off"};
     json_t *d = json_object();
     if (job->name != NULL) {
@@ -353,13 +332,14 @@ json_t *proto_job_print(const struct proto_job *job)
     if (job->hold) {
         json_object_set_new(d, "hold", json_true());
     }
-    json_t *options = json_pack("{s:I, s:s, s:I, s:b, s:b, s:s}", "tiles",
-        (json_int_t)job->options.tiles, "accumulate", job->options.accumulate, "seed",
-        (json_int_t)job->options.seed, "check", job->options.check, "run", job->options.run,
-        "cache", caches[job->options.cache]);
+    json_t *options = json_pack(
+        "{s:I, s:s, s:I, s:b, s:b, s:s}", "tiles", (json_int_t)job->options.tiles, "accumulate",
+        job->options.accumulate, "seed", (json_int_t)job->options.seed, "check", job->options.check,
+        "run", job->options.run, "cache", caches[job->options.cache]);
     json_object_set_new(d, "options", options);
-    json_t *limits = json_pack("{s:I, s:I}", "compile_ms", (json_int_t)job->limits.compile_ms,
-        "run_ms", (json_int_t)job->limits.run_ms);
+    json_t *limits = json_pack(
+        "{s:I, s:I}", "compile_ms", (json_int_t)job->limits.compile_ms, "run_ms",
+        (json_int_t)job->limits.run_ms);
     if (job->limits.queue_ms > 0) {
         json_object_set_new(limits, "queue_ms", json_integer((json_int_t)job->limits.queue_ms));
     }
@@ -371,12 +351,10 @@ json_t *proto_job_print(const struct proto_job *job)
 
 typedef int blob_fn(const struct digest *blob, const char *pointer, void *arg);
 
-static int each_input(const json_t *map, const char *key, blob_fn *fn, void *arg)
-{
+static int each_input(const json_t *map, const char *key, blob_fn *fn, void *arg) {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)map, name, value)
-    {
+    json_object_foreach((json_t *)map, name, value) {
         char pointer[POINTER_BYTES] = "";
         proto_pointer(pointer, sizeof pointer, key);
         proto_pointer(pointer, sizeof pointer, name);
@@ -391,13 +369,11 @@ static int each_input(const json_t *map, const char *key, blob_fn *fn, void *arg
     return 0;
 }
 
-int proto_job_blobs(const struct proto_job *job, blob_fn *fn, void *arg)
-{
+int proto_job_blobs(const struct proto_job *job, blob_fn *fn, void *arg) {
     int r = job->has_model_blob ? fn(&job->model_blob, "/model/blob", arg) : 0;
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)job->files, name, value)
-    {
+    json_object_foreach((json_t *)job->files, name, value) {
         char pointer[POINTER_BYTES] = "/files";
         proto_pointer(pointer, sizeof pointer, name);
         struct digest blob;

@@ -11,8 +11,7 @@
 /* Crockford's alphabet: no I, L, O, U, and in ASCII order, so ids sort like their numbers. */
 static const char id_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-void proto_id_make(uint64_t ms, const uint8_t random[10], char ret[PROTO_ID_CHARS + 1])
-{
+void proto_id_make(uint64_t ms, const uint8_t random[10], char ret[PROTO_ID_CHARS + 1]) {
     for (int i = 9; i >= 0; i--) {
         ret[i] = id_digits[ms & 31];
         ms >>= 5;
@@ -30,8 +29,7 @@ void proto_id_make(uint64_t ms, const uint8_t random[10], char ret[PROTO_ID_CHAR
     ret[PROTO_ID_CHARS] = '\0';
 }
 
-bool proto_id_valid(const char *text)
-{
+bool proto_id_valid(const char *text) {
     size_t n = strnlen(text, PROTO_ID_CHARS + 1);
     if (n != PROTO_ID_CHARS || text[0] > '7') {
         return false;
@@ -39,8 +37,7 @@ bool proto_id_valid(const char *text)
     return strspn(text, id_digits) == PROTO_ID_CHARS;
 }
 
-bool proto_alias_parse(const char *text, int64_t *ret)
-{
+bool proto_alias_parse(const char *text, int64_t *ret) {
     size_t n = strnlen(text, 20);
     if (n == 0 || n > 18 || text[0] == '0' || strspn(text, "0123456789") != n) {
         return false;
@@ -49,8 +46,7 @@ bool proto_alias_parse(const char *text, int64_t *ret)
     return true;
 }
 
-void proto_time_print(uint64_t ms, char ret[PROTO_TIME_CHARS + 1])
-{
+void proto_time_print(uint64_t ms, char ret[PROTO_TIME_CHARS + 1]) {
     time_t seconds = (time_t)(ms / 1000);
     struct tm tm;
     if (seconds > 253402300799 || gmtime_r(&seconds, &tm) == NULL) { /* the year 9999 */
@@ -58,14 +54,14 @@ void proto_time_print(uint64_t ms, char ret[PROTO_TIME_CHARS + 1])
         tm.tm_mday = 1;
     }
     char text[64];
-    snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03uZ", tm.tm_year + 1900,
-        tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (unsigned)(ms % 1000));
+    snprintf(
+        text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%03uZ", tm.tm_year + 1900, tm.tm_mon + 1,
+        tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (unsigned)(ms % 1000));
     memcpy(ret, text, PROTO_TIME_CHARS);
     ret[PROTO_TIME_CHARS] = '\0';
 }
 
-int proto_duration_parse(const char *text, uint64_t *ret_ms, struct err *err)
-{
+int proto_duration_parse(const char *text, uint64_t *ret_ms, struct err *err) {
     static const struct {
         const char *unit;
         uint64_t ms;
@@ -87,8 +83,7 @@ int proto_duration_parse(const char *text, uint64_t *ret_ms, struct err *err)
 
 /* The parser's own nesting limit is 2048, far too deep for recursive readers: count brackets
  * outside strings first. A malformed text is left to the parser. */
-static bool json_too_deep(const char *text, size_t n, size_t *ret_at)
-{
+static bool json_too_deep(const char *text, size_t n, size_t *ret_at) {
     int depth = 0;
     bool in_string = false;
     for (size_t i = 0; i < n; i++) {
@@ -110,8 +105,7 @@ static bool json_too_deep(const char *text, size_t n, size_t *ret_at)
     return false;
 }
 
-static void json_place(const char *text, size_t at, char *ret, size_t n)
-{
+static void json_place(const char *text, size_t at, char *ret, size_t n) {
     size_t line = 1;
     size_t column = 1;
     for (size_t i = 0; i < at; i++) {
@@ -124,8 +118,7 @@ static void json_place(const char *text, size_t at, char *ret, size_t n)
     snprintf(ret, n, "%zu:%zu", line, column);
 }
 
-int proto_json_parse(const char *text, size_t n, json_t **ret, struct err *err)
-{
+int proto_json_parse(const char *text, size_t n, json_t **ret, struct err *err) {
     size_t at = 0;
     char place[48];
     if (json_too_deep(text, n, &at)) {
@@ -136,17 +129,17 @@ int proto_json_parse(const char *text, size_t n, json_t **ret, struct err *err)
     json_error_t e;
     json_t *document = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
     if (document == NULL) {
-        snprintf(place, sizeof place, "%d:%d", e.line < 1 ? 1 : e.line,
-            e.column < 1 ? 1 : e.column);
-        return err_at(err, ERR_BAD_JSON, place, "line %d column %d: %s", e.line < 1 ? 1 : e.line,
+        snprintf(
+            place, sizeof place, "%d:%d", e.line < 1 ? 1 : e.line, e.column < 1 ? 1 : e.column);
+        return err_at(
+            err, ERR_BAD_JSON, place, "line %d column %d: %s", e.line < 1 ? 1 : e.line,
             e.column < 1 ? 1 : e.column, e.text);
     }
     *ret = document;
     return 0;
 }
 
-void proto_pointer(char *pointer, size_t n, const char *key)
-{
+void proto_pointer(char *pointer, size_t n, const char *key) {
     size_t at = strlen(pointer);
     if (at + 1 < n) {
         pointer[at++] = '/';
@@ -170,16 +163,14 @@ void proto_pointer(char *pointer, size_t n, const char *key)
 
 #define PROBLEM_TYPE "urn:ipud:error:"
 
-bool proto_retriable(int code)
-{
+bool proto_retriable(int code) {
     int http = err_http(code);
     return http == 429 || http == 503 || http == 507 || code == ERR_INTERRUPTED ||
            code == ERR_UNREACHABLE || code == ERR_TIMEOUT;
 }
 
 /* A text that reached an error from outside may have been cut inside a character. */
-static json_t *json_text(const char *text)
-{
+static json_t *json_text(const char *text) {
     json_t *s = json_string(text);
     if (s != NULL) {
         return s;
@@ -194,15 +185,14 @@ static json_t *json_text(const char *text)
     return json_string(clean);
 }
 
-json_t *proto_problem_print(const struct err *e, const char *request_id, const char *instance)
-{
+json_t *proto_problem_print(const struct err *e, const char *request_id, const char *instance) {
     int code = e->code > 0 && e->code < ERR_COUNT ? e->code : ERR_INTERNAL;
     char type[96];
     snprintf(type, sizeof type, PROBLEM_TYPE "%s", err_name(code));
-    json_t *p = json_pack("{s:s, s:s, s:i, s:o, s:s, s:b, s:i}", "type", type, "title",
-        err_text(code), "status", err_http(code), "detail",
-        json_text(e->text[0] != '\0' ? e->text : err_text(code)), "code", err_name(code),
-        "retriable", proto_retriable(code), "exit", err_exit(code));
+    json_t *p = json_pack(
+        "{s:s, s:s, s:i, s:o, s:s, s:b, s:i}", "type", type, "title", err_text(code), "status",
+        err_http(code), "detail", json_text(e->text[0] != '\0' ? e->text : err_text(code)), "code",
+        err_name(code), "retriable", proto_retriable(code), "exit", err_exit(code));
     if (p == NULL) {
         return NULL;
     }
@@ -210,9 +200,10 @@ json_t *proto_problem_print(const struct err *e, const char *request_id, const c
         json_object_set_new(p, "where", json_text(e->where));
     }
     if (e->where[0] == '/') {
-        json_object_set_new(p, "errors",
-            json_pack("[{s:o, s:o}]", "pointer", json_text(e->where), "detail",
-                json_text(e->text)));
+        json_object_set_new(
+            p, "errors",
+            json_pack(
+                "[{s:o, s:o}]", "pointer", json_text(e->where), "detail", json_text(e->text)));
     }
     if (request_id != NULL) {
         json_object_set_new(p, "request_id", json_text(request_id));
@@ -223,8 +214,7 @@ json_t *proto_problem_print(const struct err *e, const char *request_id, const c
     return p;
 }
 
-void proto_problem_parse(const json_t *document, struct err *ret)
-{
+void proto_problem_parse(const json_t *document, struct err *ret) {
     const char *name = json_string_value(json_object_get(document, "code"));
     int code = name != NULL ? err_from_name(name) : 0;
     if (code == 0) {
@@ -246,13 +236,11 @@ static const char *const state_words[] = {
 
 _Static_assert(PROTO_STATE_STORING < PROTO_STATE_SUCCEEDED, "ended states come last");
 
-const char *proto_state_name(enum proto_state s)
-{
+const char *proto_state_name(enum proto_state s) {
     return (unsigned)s < PROTO_STATE_COUNT ? state_words[s] : "unknown";
 }
 
-bool proto_state_parse(const char *word, enum proto_state *ret)
-{
+bool proto_state_parse(const char *word, enum proto_state *ret) {
     for (int s = 0; s < PROTO_STATE_COUNT; s++) {
         if (strcmp(word, state_words[s]) == 0) {
             *ret = (enum proto_state)s;

@@ -27,34 +27,34 @@
 #define PROTO_DEFAULT_SOCKET  "/run/ipud/ipud.sock"
 
 /* Limits (R20). GET /v1 publishes those marked *. */
-#define PROTO_MAX_TARGET_BYTES   2048             /* request target */
+#define PROTO_MAX_TARGET_BYTES   2048 /* request target */
 #define PROTO_MAX_SEGMENTS       8
 #define PROTO_MAX_QUERY          16
-#define PROTO_MAX_JOB_BYTES      (8u << 20)       /* * job document */
-#define PROTO_MAX_VERB_BYTES     4096             /* body of cancel, reset ... */
-#define PROTO_MAX_MODEL_BYTES    (8u << 20)       /* * model given as a blob */
-#define PROTO_MAX_BLOB_BYTES     (4ull << 30)     /* * one blob */
-#define PROTO_MAX_PACKAGE_BYTES  (1ull << 30)     /* * one imported package */
-#define PROTO_MAX_JSON_DEPTH     64               /* * nesting */
-#define PROTO_MAX_NAME           128              /* * bytes of a job's name or a label */
+#define PROTO_MAX_JOB_BYTES      (8u << 20)   /* * job document */
+#define PROTO_MAX_VERB_BYTES     4096         /* body of cancel, reset ... */
+#define PROTO_MAX_MODEL_BYTES    (8u << 20)   /* * model given as a blob */
+#define PROTO_MAX_BLOB_BYTES     (4ull << 30) /* * one blob */
+#define PROTO_MAX_PACKAGE_BYTES  (1ull << 30) /* * one imported package */
+#define PROTO_MAX_JSON_DEPTH     64           /* * nesting */
+#define PROTO_MAX_NAME           128          /* * bytes of a job's name or a label */
 #define PROTO_MAX_LABELS         32
-#define PROTO_MAX_FILES          256              /* * files of a job */
-#define PROTO_MAX_INPUTS         256              /* * inputs of a job */
-#define PROTO_MAX_LABEL_BYTES    256              /* name of a file or tensor */
-#define PROTO_MAX_RUNS           65536            /* * runs of one job */
-#define PROTO_MAX_OUTPUT_BYTES   (4ull << 30)     /* * all outputs of one job */
-#define PROTO_MAX_EVENT_BYTES    65536            /* * one line of an event stream */
-#define PROTO_MAX_EVENTS         262144           /* events of one job; later ones are dropped */
-#define PROTO_INLINE_BYTES       32768            /* * output bytes inline in an event */
-#define PROTO_MAX_USER_JOBS      1000             /* * queued jobs of one user */
-#define PROTO_MAX_JOBS           10000            /* * queued jobs of all */
-#define PROTO_MAX_IDEMPOTENCY    128              /* * bytes of an Idempotency-Key */
+#define PROTO_MAX_FILES          256          /* * files of a job */
+#define PROTO_MAX_INPUTS         256          /* * inputs of a job */
+#define PROTO_MAX_LABEL_BYTES    256          /* name of a file or tensor */
+#define PROTO_MAX_RUNS           65536        /* * runs of one job */
+#define PROTO_MAX_OUTPUT_BYTES   (4ull << 30) /* * all outputs of one job */
+#define PROTO_MAX_EVENT_BYTES    65536        /* * one line of an event stream */
+#define PROTO_MAX_EVENTS         262144       /* events of one job; later ones are dropped */
+#define PROTO_INLINE_BYTES       32768        /* * output bytes inline in an event */
+#define PROTO_MAX_USER_JOBS      1000         /* * queued jobs of one user */
+#define PROTO_MAX_JOBS           10000        /* * queued jobs of all */
+#define PROTO_MAX_IDEMPOTENCY    128          /* * bytes of an Idempotency-Key */
 #define PROTO_IDEMPOTENCY_MS     (48ull * 3600 * 1000)
 #define PROTO_MAX_REQUEST_ID     64
-#define PROTO_MAX_PAGE           500              /* * items of a list */
+#define PROTO_MAX_PAGE           500 /* * items of a list */
 #define PROTO_DEFAULT_PAGE       50
-#define PROTO_MAX_WAIT_MS        60000            /* * one long poll */
-#define PROTO_HEARTBEAT_MS       10000            /* silence of a followed stream */
+#define PROTO_MAX_WAIT_MS        60000 /* * one long poll */
+#define PROTO_HEARTBEAT_MS       10000 /* silence of a followed stream */
 #define PROTO_MAX_TILES          1472
 #define PROTO_DEFAULT_TILES      64
 #define PROTO_MAX_LIMIT_MS       (7ull * 24 * 3600 * 1000)
@@ -78,7 +78,7 @@ int proto_duration_parse(const char *text, uint64_t *ret_ms, struct err *err);
 /* ---- Request targets and routes ---------------------------------------------------------- */
 
 struct proto_pair {
-    const char *name;  /* borrowed from the target's storage */
+    const char *name; /* borrowed from the target's storage */
     const char *value;
 };
 
@@ -173,13 +173,12 @@ enum proto_state {
 #define X(NAME, word) PROTO_STATE_##NAME,
     PROTO_STATE_LIST(X)
 #undef X
-    PROTO_STATE_COUNT
+        PROTO_STATE_COUNT
 };
 
 const char *proto_state_name(enum proto_state s);
 bool proto_state_parse(const char *word, enum proto_state *ret);
-static inline bool proto_state_ended(enum proto_state s)
-{
+static inline bool proto_state_ended(enum proto_state s) {
     return s >= PROTO_STATE_SUCCEEDED;
 }
 
@@ -189,29 +188,29 @@ enum proto_format { PROTO_NPY, PROTO_RAW };
 enum proto_cache { PROTO_CACHE_USE, PROTO_CACHE_REFRESH, PROTO_CACHE_OFF };
 
 struct proto_job {
-    const char *name;            /* borrowed from the document, NULL when absent */
-    const json_t *model;         /* inline, borrowed, or NULL */
+    const char *name;    /* borrowed from the document, NULL when absent */
+    const json_t *model; /* inline, borrowed, or NULL */
     bool has_model_blob;
     struct digest model_blob;
     bool has_package;
     struct digest package;
-    const json_t *files;         /* label -> "sha256:...", borrowed, or NULL */
-    const json_t *inputs;        /* name -> {blob, format}, borrowed, or NULL */
-    const json_t *parameters;    /* as inputs; only with a package */
-    const json_t *labels;        /* text -> text, borrowed, or NULL */
+    const json_t *files;      /* label -> "sha256:...", borrowed, or NULL */
+    const json_t *inputs;     /* name -> {blob, format}, borrowed, or NULL */
+    const json_t *parameters; /* as inputs; only with a package */
+    const json_t *labels;     /* text -> text, borrowed, or NULL */
     bool hold;
     struct {
         int64_t tiles;
-        const char *accumulate;  /* "f32" or "f16" */
+        const char *accumulate; /* "f32" or "f16" */
         int64_t seed;
-        bool check;              /* compare with the reference after the run */
-        bool run;                /* false: compile only */
+        bool check; /* compare with the reference after the run */
+        bool run;   /* false: compile only */
         enum proto_cache cache;
     } options;
     struct {
-        uint64_t queue_ms;       /* 0 = none */
+        uint64_t queue_ms; /* 0 = none */
         uint64_t compile_ms;
-        uint64_t run_ms;         /* one run */
+        uint64_t run_ms; /* one run */
     } limits;
 };
 
@@ -222,7 +221,8 @@ json_t *proto_job_print(const struct proto_job *job);
 /* {"blob": "sha256:...", "format": "npy"} of one checked input. */
 bool proto_input_read(const json_t *input, struct digest *ret_blob, enum proto_format *ret_format);
 /* Calls fn for each blob that the job names, with its pointer; stops at a nonzero return. */
-int proto_job_blobs(const struct proto_job *job,
+int proto_job_blobs(
+    const struct proto_job *job,
     int (*fn)(const struct digest *blob, const char *pointer, void *arg), void *arg);
 
 #endif

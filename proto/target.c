@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int hex_value(char c)
-{
+static int hex_value(char c) {
     if (c >= '0' && c <= '9') {
         return c - '0';
     }
@@ -21,8 +20,7 @@ static int hex_value(char c)
 }
 
 /* Decodes raw[0..n) to *out, ends it with 0 and moves *out past that. */
-static int decode(const char *raw, size_t n, bool is_query, char **out, struct err *err)
-{
+static int decode(const char *raw, size_t n, bool is_query, char **out, struct err *err) {
     char *to = *out;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)raw[i];
@@ -50,15 +48,13 @@ static int decode(const char *raw, size_t n, bool is_query, char **out, struct e
     return 0;
 }
 
-static int add_segment(struct proto_target *t, const char *raw, size_t n, char **out,
-    struct err *err)
-{
+static int
+add_segment(struct proto_target *t, const char *raw, size_t n, char **out, struct err *err) {
     if (n == 0) {
         return err_set(err, ERR_INVALID, "empty segment in the request target");
     }
     if (t->segment_count == PROTO_MAX_SEGMENTS) {
-        return err_set(
-            err, ERR_NOT_FOUND, "more than %d segments in the path", PROTO_MAX_SEGMENTS);
+        return err_set(err, ERR_NOT_FOUND, "more than %d segments in the path", PROTO_MAX_SEGMENTS);
     }
     const char *segment = *out;
     int r = decode(raw, n, false, out, err);
@@ -72,9 +68,8 @@ static int add_segment(struct proto_target *t, const char *raw, size_t n, char *
     return 0;
 }
 
-static int add_query(struct proto_target *t, const char *raw, size_t n, char **out,
-    struct err *err)
-{
+static int
+add_query(struct proto_target *t, const char *raw, size_t n, char **out, struct err *err) {
     if (t->query_count == PROTO_MAX_QUERY) {
         return err_set(err, ERR_INVALID, "more than %d query parameters", PROTO_MAX_QUERY);
     }
@@ -98,12 +93,11 @@ static int add_query(struct proto_target *t, const char *raw, size_t n, char **o
     return 0;
 }
 
-int proto_target_parse(const char *raw, size_t n, struct proto_target *ret, struct err *err)
-{
+int proto_target_parse(const char *raw, size_t n, struct proto_target *ret, struct err *err) {
     memset(ret, 0, sizeof *ret);
     if (n > PROTO_MAX_TARGET_BYTES) {
-        return err_set(err, ERR_INVALID, "request target of %zu bytes, at most %d", n,
-            PROTO_MAX_TARGET_BYTES);
+        return err_set(
+            err, ERR_INVALID, "request target of %zu bytes, at most %d", n, PROTO_MAX_TARGET_BYTES);
     }
     if (n == 0 || raw[0] != '/' || memchr(raw, '#', n) != NULL || memchr(raw, '\0', n) != NULL) {
         return err_set(err, ERR_INVALID, "request target is no absolute path");
@@ -137,8 +131,7 @@ int proto_target_parse(const char *raw, size_t n, struct proto_target *ret, stru
     return 0;
 }
 
-const char *proto_target_query(const struct proto_target *t, const char *name)
-{
+const char *proto_target_query(const struct proto_target *t, const char *name) {
     for (size_t i = 0; i < t->query_count; i++) {
         if (strcmp(t->query[i].name, name) == 0) {
             return t->query[i].value;
@@ -151,28 +144,24 @@ const char *proto_target_query(const struct proto_target *t, const char *name)
 
 static const struct proto_route routes[] = {
 #define ROUTE(id, method, path, body, limit, role, summary)                                        \
-    [PROTO_ROUTE_##id] = {PROTO_ROUTE_##id, #id, PROTO_##method, path, PROTO_BODY_##body, limit,   \
-        PROTO_##role, summary},
+    [PROTO_ROUTE_##id] = {PROTO_ROUTE_##id,  #id,   PROTO_##method, path,                          \
+                          PROTO_BODY_##body, limit, PROTO_##role,   summary},
 #include "proto/routes.def"
 #undef ROUTE
 };
 
 _Static_assert(sizeof routes / sizeof routes[0] == PROTO_ROUTE_COUNT, "one row a route");
 
-const struct proto_route *proto_route(enum proto_route_id id)
-{
+const struct proto_route *proto_route(enum proto_route_id id) {
     return &routes[id];
 }
 
-const char *proto_method_name(enum proto_method m)
-{
+const char *proto_method_name(enum proto_method m) {
     static const char *const names[] = {"GET", "PUT", "POST", "DELETE"};
     return names[m];
 }
 
-static bool path_matches(
-    const char *path, const struct proto_target *t, struct proto_match *ret)
-{
+static bool path_matches(const char *path, const struct proto_target *t, struct proto_match *ret) {
     ret->param_count = 0;
     for (size_t i = 0; i < t->segment_count; i++) {
         if (*path++ != '/') {
@@ -190,8 +179,7 @@ static bool path_matches(
 }
 
 int proto_route_match(
-    const char *method, const struct proto_target *t, struct proto_match *ret, struct err *err)
-{
+    const char *method, const struct proto_target *t, struct proto_match *ret, struct err *err) {
     char allowed[64] = "";
     bool is_head = strcmp(method, "HEAD") == 0;
     for (size_t i = 0; i < PROTO_ROUTE_COUNT; i++) {
@@ -205,50 +193,54 @@ int proto_route_match(
             return 0;
         }
         size_t used = strlen(allowed);
-        snprintf(allowed + used, sizeof allowed - used, "%s%s%s", used > 0 ? ", " : "", name,
+        snprintf(
+            allowed + used, sizeof allowed - used, "%s%s%s", used > 0 ? ", " : "", name,
             routes[i].method == PROTO_GET ? ", HEAD" : "");
     }
     if (allowed[0] != '\0') {
         return err_at(err, ERR_METHOD, allowed, "%.16s is not allowed here: %s", method, allowed);
     }
     if (t->segment_count > 0 && t->segments[0][0] == 'v' && strcmp(t->segments[0], "v1") != 0) {
-        return err_set(err, ERR_NOT_FOUND, "API version '%.16s' is not spoken: %s to %s",
-            t->segments[0], PROTO_API_MIN_VERSION, PROTO_API_VERSION);
+        return err_set(
+            err, ERR_NOT_FOUND, "API version '%.16s' is not spoken: %s to %s", t->segments[0],
+            PROTO_API_MIN_VERSION, PROTO_API_VERSION);
     }
     return err_set(err, ERR_NOT_FOUND, "no such route");
 }
 
 /* ---- OpenAPI ----------------------------------------------------------------------------- */
 
-static json_t *openapi_parameters(const char *path)
-{
+static json_t *openapi_parameters(const char *path) {
     json_t *list = json_array();
     for (const char *open = strchr(path, '{'); open != NULL; open = strchr(open + 1, '{')) {
         size_t n = strcspn(open + 1, "}");
-        json_array_append_new(list, json_pack("{s:s%, s:s, s:b, s:{s:s}}", "name", open + 1, n,
-                                        "in", "path", "required", 1, "schema", "type", "string"));
+        json_array_append_new(
+            list, json_pack(
+                      "{s:s%, s:s, s:b, s:{s:s}}", "name", open + 1, n, "in", "path", "required", 1,
+                      "schema", "type", "string"));
     }
     return list;
 }
 
-static json_t *openapi_operation(const struct proto_route *r)
-{
+static json_t *openapi_operation(const struct proto_route *r) {
     static const char *const roles[] = {"any", "owner", "operator"};
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:{s:{s:s}, s:{s:s, s:{s:{}}}}}", "operationId",
-        r->name, "summary", r->summary, "x-ipud-role", roles[r->role], "parameters",
-        openapi_parameters(r->path), "responses", "2XX", "description", "done or accepted",
-        "default", "description", "problem document", "content", "application/problem+json");
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:o, s:{s:{s:s}, s:{s:s, s:{s:{}}}}}", "operationId", r->name, "summary",
+        r->summary, "x-ipud-role", roles[r->role], "parameters", openapi_parameters(r->path),
+        "responses", "2XX", "description", "done or accepted", "default", "description",
+        "problem document", "content", "application/problem+json");
     if (r->body != PROTO_BODY_NONE) {
-        json_object_set_new(o, "requestBody",
-            json_pack("{s:b, s:{s:{}}}", "required", r->limit > PROTO_MAX_VERB_BYTES, "content",
+        json_object_set_new(
+            o, "requestBody",
+            json_pack(
+                "{s:b, s:{s:{}}}", "required", r->limit > PROTO_MAX_VERB_BYTES, "content",
                 r->body == PROTO_BODY_JSON ? "application/json" : "application/octet-stream"));
         json_object_set_new(o, "x-ipud-limit-bytes", json_integer((json_int_t)r->limit));
     }
     return o;
 }
 
-json_t *proto_openapi(void)
-{
+json_t *proto_openapi(void) {
     json_t *paths = json_object();
     for (size_t i = 0; i < PROTO_ROUTE_COUNT; i++) {
         json_t *path = json_object_get(paths, routes[i].path);
@@ -259,6 +251,7 @@ json_t *proto_openapi(void)
         static const char *const verbs[] = {"get", "put", "post", "delete"};
         json_object_set_new(path, verbs[routes[i].method], openapi_operation(&routes[i]));
     }
-    return json_pack("{s:s, s:{s:s, s:s}, s:o}", "openapi", "3.1.0", "info", "title", "ipud",
-        "version", PROTO_API_VERSION, "paths", paths);
+    return json_pack(
+        "{s:s, s:{s:s, s:s}, s:o}", "openapi", "3.1.0", "info", "title", "ipud", "version",
+        PROTO_API_VERSION, "paths", paths);
 }

@@ -7,3 +7,7 @@ TESTDEPS_sim_tile := sim
 TESTDEPS_runtime := kernels sim
 TESTDEPS_worker := reference graph
 TESTDEPS_exchange := sim
+TESTDEPS_daemon := package proto
+TESTOBJ_daemon := $(B)/daemon/config.o $(B)/daemon/bindings.o $(B)/daemon/peer.o
+TESTDEPS_patterns := emit device sim
+TESTOBJ_patterns := $(B)/tests/support/patterns.o

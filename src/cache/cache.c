@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-uint64_t cache_now_ms(const struct cache *c)
-{
+uint64_t cache_now_ms(const struct cache *c) {
     if (c->options.now_ms != NULL) {
         return c->options.now_ms();
     }
@@ -18,13 +17,11 @@ uint64_t cache_now_ms(const struct cache *c)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-void cache_fail_after(struct cache *c, uint64_t n)
-{
+void cache_fail_after(struct cache *c, uint64_t n) {
     c->fail_after = n;
 }
 
-int cache_step_allowed(struct cache *c, struct err *err)
-{
+int cache_step_allowed(struct cache *c, struct err *err) {
     if (c->fail_after > 0 && --c->fail_after == 0) {
         c->fail_after = 1; /* a device that fails goes on failing */
         return err_sys(err, ERR_IO, EIO, "write to '%s'", c->dir);
@@ -33,8 +30,7 @@ int cache_step_allowed(struct cache *c, struct err *err)
 }
 
 /* The owner writes its pid into the file for people; the flock alone decides. */
-static int cache_lock(struct cache *c, struct err *err)
-{
+static int cache_lock(struct cache *c, struct err *err) {
     c->lock_fd = openat(c->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (c->lock_fd < 0) {
         return err_sys(err, ERR_IO, errno, "%s/lock", c->dir);
@@ -44,7 +40,8 @@ static int cache_lock(struct cache *c, struct err *err)
         ssize_t n = pread(c->lock_fd, text, sizeof text - 1, 0);
         text[n > 0 ? n : 0] = '\0';
         text[strcspn(text, "\n")] = '\0';
-        return err_set(err, ERR_CONFLICT, "state directory '%s' is in use by %s", c->dir,
+        return err_set(
+            err, ERR_CONFLICT, "state directory '%s' is in use by %s", c->dir,
             text[0] != '\0' ? text : "another process");
     }
     int n = snprintf(text, sizeof text, "pid %d\n", (int)getpid());
@@ -54,8 +51,7 @@ static int cache_lock(struct cache *c, struct err *err)
     return 0;
 }
 
-int cache_open(const struct cache_options *options, struct cache **ret, struct err *err)
-{
+int cache_open(const struct cache_options *options, struct cache **ret, struct err *err) {
     struct cache *c = calloc(1, sizeof *c);
     if (c == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -84,8 +80,7 @@ int cache_open(const struct cache_options *options, struct cache **ret, struct e
     return 0;
 }
 
-void cache_close(struct cache *c)
-{
+void cache_close(struct cache *c) {
     if (c == NULL) {
         return;
     }
@@ -103,21 +98,17 @@ void cache_close(struct cache *c)
     free(c);
 }
 
-int cache_dir_fd(const struct cache *c)
-{
+int cache_dir_fd(const struct cache *c) {
     return c->dir_fd;
 }
 
-const char *cache_dir(const struct cache *c)
-{
+const char *cache_dir(const struct cache *c) {
     return c->dir;
 }
 
 /* ---- Statements and groups --------------------------------------------------------------- */
 
-static sqlite3_stmt *stmt_vbind(
-    struct cache *c, enum cache_stmt s, const char *types, va_list ap)
-{
+static sqlite3_stmt *stmt_vbind(struct cache *c, enum cache_stmt s, const char *types, va_list ap) {
     sqlite3_stmt *stmt = c->stmt[s];
     sqlite3_reset(stmt);
     sqlite3_clear_bindings(stmt);
@@ -135,8 +126,7 @@ static sqlite3_stmt *stmt_vbind(
     return stmt;
 }
 
-sqlite3_stmt *stmt_bind(struct cache *c, enum cache_stmt s, const char *types, ...)
-{
+sqlite3_stmt *stmt_bind(struct cache *c, enum cache_stmt s, const char *types, ...) {
     va_list ap;
     va_start(ap, types);
     sqlite3_stmt *stmt = stmt_vbind(c, s, types, ap);
@@ -144,8 +134,7 @@ sqlite3_stmt *stmt_bind(struct cache *c, enum cache_stmt s, const char *types, .
     return stmt;
 }
 
-int stmt_step(struct cache *c, sqlite3_stmt *s, struct err *err)
-{
+int stmt_step(struct cache *c, sqlite3_stmt *s, struct err *err) {
     int r = cache_step_allowed(c, err);
     if (r < 0) {
         return r;
@@ -160,8 +149,7 @@ int stmt_step(struct cache *c, sqlite3_stmt *s, struct err *err)
     }
 }
 
-int stmt_run(struct cache *c, enum cache_stmt s, struct err *err, const char *types, ...)
-{
+int stmt_run(struct cache *c, enum cache_stmt s, struct err *err, const char *types, ...) {
     va_list ap;
     va_start(ap, types);
     sqlite3_stmt *stmt = stmt_vbind(c, s, types, ap);
@@ -171,20 +159,17 @@ int stmt_run(struct cache *c, enum cache_stmt s, struct err *err, const char *ty
     return r < 0 ? r : 0;
 }
 
-char *stmt_text(sqlite3_stmt *s, int column)
-{
+char *stmt_text(sqlite3_stmt *s, int column) {
     const char *text = (const char *)sqlite3_column_text(s, column);
     return text != NULL ? strdup(text) : NULL;
 }
 
-uint64_t stmt_u64(sqlite3_stmt *s, int column)
-{
+uint64_t stmt_u64(sqlite3_stmt *s, int column) {
     int64_t v = sqlite3_column_int64(s, column);
     return v > 0 ? (uint64_t)v : 0;
 }
 
-static int group_exec(struct cache *c, const char *sql, struct err *err)
-{
+static int group_exec(struct cache *c, const char *sql, struct err *err) {
     int r = cache_step_allowed(c, err);
     for (int i = 0; i < DB_COUNT && r == 0; i++) {
         if (sqlite3_exec(c->db[i], sql, NULL, NULL, NULL) != SQLITE_OK) {
@@ -194,8 +179,7 @@ static int group_exec(struct cache *c, const char *sql, struct err *err)
     return r;
 }
 
-int cache_begin(struct cache *c, struct err *err)
-{
+int cache_begin(struct cache *c, struct err *err) {
     c->is_marked = false;
     int r = group_exec(c, "BEGIN", err);
     if (r < 0) {
@@ -204,23 +188,20 @@ int cache_begin(struct cache *c, struct err *err)
     return r;
 }
 
-int cache_mark(struct cache *c, struct err *err)
-{
+int cache_mark(struct cache *c, struct err *err) {
     int r = group_exec(c, c->is_marked ? "RELEASE mark; SAVEPOINT mark" : "SAVEPOINT mark", err);
     c->is_marked = r == 0;
     return r;
 }
 
-void cache_undo(struct cache *c)
-{
+void cache_undo(struct cache *c) {
     for (int i = 0; i < DB_COUNT; i++) {
         sqlite3_exec(c->db[i], "ROLLBACK TO mark", NULL, NULL, NULL);
     }
 }
 
 /* The cache first: a package or blob without its job is garbage, a job without its blob is not. */
-int cache_commit(struct cache *c, struct err *err)
-{
+int cache_commit(struct cache *c, struct err *err) {
     int r = cache_step_allowed(c, err);
     for (int i = DB_COUNT - 1; i >= 0 && r == 0; i--) {
         if (sqlite3_exec(c->db[i], "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
@@ -233,8 +214,7 @@ int cache_commit(struct cache *c, struct err *err)
     return r;
 }
 
-void cache_rollback(struct cache *c)
-{
+void cache_rollback(struct cache *c) {
     for (int i = 0; i < DB_COUNT; i++) {
         if (!sqlite3_get_autocommit(c->db[i])) {
             sqlite3_exec(c->db[i], "ROLLBACK", NULL, NULL, NULL);
@@ -242,8 +222,7 @@ void cache_rollback(struct cache *c)
     }
 }
 
-void cache_checkpoint(struct cache *c)
-{
+void cache_checkpoint(struct cache *c) {
     for (int i = 0; i < DB_COUNT; i++) {
         sqlite3_wal_checkpoint_v2(c->db[i], NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     }
@@ -251,32 +230,27 @@ void cache_checkpoint(struct cache *c)
 
 /* ---- Packages ---------------------------------------------------------------------------- */
 
-void cache_package_done(struct cache_package *p)
-{
+void cache_package_done(struct cache_package *p) {
     free(p->info);
     p->info = NULL;
 }
 
-static const char *package_folder(bool is_imported)
-{
+static const char *package_folder(bool is_imported) {
     return is_imported ? "imports" : "packages";
 }
 
-static void package_name(const struct digest *digest, char ret[DIGEST_HEX + 8])
-{
+static void package_name(const struct digest *digest, char ret[DIGEST_HEX + 8]) {
     digest_hex(digest, ret);
     strcpy(ret + DIGEST_HEX, ".ipuexe");
 }
 
-void cache_package_path(const struct cache *c, const struct cache_package *p, char *ret, size_t n)
-{
+void cache_package_path(const struct cache *c, const struct cache_package *p, char *ret, size_t n) {
     char name[DIGEST_HEX + 8];
     package_name(&p->digest, name);
     snprintf(ret, n, "%s/%s/%s", c->dir, package_folder(p->is_imported), name);
 }
 
-static void package_row(sqlite3_stmt *s, struct cache_package *ret)
-{
+static void package_row(sqlite3_stmt *s, struct cache_package *ret) {
     memset(ret, 0, sizeof *ret);
     const char *digest = (const char *)sqlite3_column_text(s, 0);
     const char *key = (const char *)sqlite3_column_text(s, 1);
@@ -292,9 +266,8 @@ static void package_row(sqlite3_stmt *s, struct cache_package *ret)
 }
 
 /* Row, then file: a row whose file has gone is removed and counts as absent. */
-static int package_read(
-    struct cache *c, sqlite3_stmt *s, struct cache_package *ret, struct err *err)
-{
+static int
+package_read(struct cache *c, sqlite3_stmt *s, struct cache_package *ret, struct err *err) {
     int r = stmt_step(c, s, err);
     if (r == 1) {
         package_row(s, ret);
@@ -316,27 +289,25 @@ static int package_read(
         cache_package_done(ret);
         return r < 0 ? r : err_set(err, ERR_NOT_FOUND, "no such package");
     }
-    return stmt_run(
-        c, STMT_PACKAGE_USED, err, "di", &ret->digest, (int64_t)cache_now_ms(c));
+    return stmt_run(c, STMT_PACKAGE_USED, err, "di", &ret->digest, (int64_t)cache_now_ms(c));
 }
 
-int cache_package_find(struct cache *c, const char *key, struct cache_package *ret, struct err *err)
-{
+int cache_package_find(
+    struct cache *c, const char *key, struct cache_package *ret, struct err *err) {
     return package_read(c, stmt_bind(c, STMT_PACKAGE_FIND, "s", key), ret, err);
 }
 
 int cache_package_get(
-    struct cache *c, const struct digest *digest, struct cache_package *ret, struct err *err)
-{
+    struct cache *c, const struct digest *digest, struct cache_package *ret, struct err *err) {
     return package_read(c, stmt_bind(c, STMT_PACKAGE_GET, "d", digest), ret, err);
 }
 
 int cache_package_insert(
-    struct cache *c, const char *path, const struct cache_package *p, uid_t uid, struct err *err)
-{
+    struct cache *c, const char *path, const struct cache_package *p, uid_t uid, struct err *err) {
     uint64_t limit = c->options.package_limit_bytes;
     if (limit > 0 && p->bytes > limit) {
-        return err_set(err, ERR_DISK_FULL, "package of %llu bytes, the cache holds %llu",
+        return err_set(
+            err, ERR_DISK_FULL, "package of %llu bytes, the cache holds %llu",
             (unsigned long long)p->bytes, (unsigned long long)limit);
     }
     int r = 0;
@@ -346,31 +317,31 @@ int cache_package_insert(
     char name[DIGEST_HEX + 8];
     package_name(&p->digest, name);
     if (r < 0 || (r = files_publish(c, path, package_folder(p->is_imported), name, err)) < 0 ||
-        (r = stmt_run(c, STMT_PACKAGE_PUT, err, "dsiiis", &p->digest, p->key, (int64_t)p->bytes,
+        (r = stmt_run(
+             c, STMT_PACKAGE_PUT, err, "dsiiis", &p->digest, p->key, (int64_t)p->bytes,
              (int64_t)cache_now_ms(c), (int64_t)p->is_imported, p->info)) < 0) {
         return r;
     }
     return cache_package_grant(c, &p->digest, uid, err);
 }
 
-int cache_package_grant(struct cache *c, const struct digest *digest, uid_t uid, struct err *err)
-{
+int cache_package_grant(struct cache *c, const struct digest *digest, uid_t uid, struct err *err) {
     return stmt_run(c, STMT_PACKAGE_GRANT, err, "di", digest, (int64_t)uid);
 }
 
-bool cache_package_visible(struct cache *c, const struct digest *digest, uid_t uid)
-{
+bool cache_package_visible(struct cache *c, const struct digest *digest, uid_t uid) {
     sqlite3_stmt *s = stmt_bind(c, STMT_PACKAGE_VISIBLE, "di", digest, (int64_t)uid);
     bool visible = stmt_step(c, s, NULL) == 1;
     sqlite3_reset(s);
     return visible;
 }
 
-int cache_package_list(struct cache *c, uid_t uid, bool everyone, const char *key,
-    const char *after, int limit, cache_package_fn *fn, void *arg, struct err *err)
-{
-    sqlite3_stmt *s = stmt_bind(c, STMT_PACKAGE_LIST, "issi", everyone ? (int64_t)-1 : (int64_t)uid,
-        key, after, (int64_t)limit);
+int cache_package_list(
+    struct cache *c, uid_t uid, bool everyone, const char *key, const char *after, int limit,
+    cache_package_fn *fn, void *arg, struct err *err) {
+    sqlite3_stmt *s = stmt_bind(
+        c, STMT_PACKAGE_LIST, "issi", everyone ? (int64_t)-1 : (int64_t)uid, key, after,
+        (int64_t)limit);
     int r;
     while ((r = stmt_step(c, s, err)) == 1) {
         struct cache_package p;
@@ -386,8 +357,7 @@ int cache_package_list(struct cache *c, uid_t uid, bool everyone, const char *ke
     return r;
 }
 
-static bool package_pinned(const struct cache *c, const struct digest *digest)
-{
+static bool package_pinned(const struct cache *c, const struct digest *digest) {
     for (size_t i = 0; i < c->pin_count; i++) {
         if (digest_equal(&c->pins[i].digest, digest)) {
             return true;
@@ -396,9 +366,8 @@ static bool package_pinned(const struct cache *c, const struct digest *digest)
     return false;
 }
 
-static int package_drop(
-    struct cache *c, const struct digest *digest, bool is_imported, struct err *err)
-{
+static int
+package_drop(struct cache *c, const struct digest *digest, bool is_imported, struct err *err) {
     char path[DIGEST_HEX + 32];
     char name[DIGEST_HEX + 8];
     package_name(digest, name);
@@ -410,8 +379,7 @@ static int package_drop(
     return r;
 }
 
-int cache_package_remove(struct cache *c, const struct digest *digest, struct err *err)
-{
+int cache_package_remove(struct cache *c, const struct digest *digest, struct err *err) {
     struct cache_package p;
     int r = cache_package_get(c, digest, &p, err);
     if (r < 0) {
@@ -426,8 +394,8 @@ int cache_package_remove(struct cache *c, const struct digest *digest, struct er
 }
 
 int cache_package_evict(
-    struct cache *c, uint64_t keep_bytes, uint64_t *ret_count, uint64_t *ret_bytes, struct err *err)
-{
+    struct cache *c, uint64_t keep_bytes, uint64_t *ret_count, uint64_t *ret_bytes,
+    struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_PACKAGE_TOTAL, "");
     int r = stmt_step(c, s, err);
     uint64_t total = r == 1 ? stmt_u64(s, 1) : 0;
@@ -465,8 +433,7 @@ int cache_package_evict(
     return r < 0 ? r : 0;
 }
 
-int cache_package_pin(struct cache *c, const struct digest *digest, struct err *err)
-{
+int cache_package_pin(struct cache *c, const struct digest *digest, struct err *err) {
     for (size_t i = 0; i < c->pin_count; i++) {
         if (digest_equal(&c->pins[i].digest, digest)) {
             c->pins[i].count++;
@@ -482,8 +449,7 @@ int cache_package_pin(struct cache *c, const struct digest *digest, struct err *
     return 0;
 }
 
-void cache_package_unpin(struct cache *c, const struct digest *digest)
-{
+void cache_package_unpin(struct cache *c, const struct digest *digest) {
     for (size_t i = 0; i < c->pin_count; i++) {
         if (digest_equal(&c->pins[i].digest, digest) && --c->pins[i].count == 0) {
             c->pins[i] = c->pins[--c->pin_count];

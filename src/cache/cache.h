@@ -70,14 +70,16 @@ int cache_temp_write(struct cache_temp *t, const void *bytes, size_t n, struct e
 uint64_t cache_temp_bytes(const struct cache_temp *t);
 /* Takes t in either case. -ERR_DIGEST_MISMATCH when the bytes are not `expected`. */
 int cache_temp_publish(
-    struct cache_temp *t, uid_t uid, const struct digest *expected, bool *ret_is_new, struct err *err);
+    struct cache_temp *t, uid_t uid, const struct digest *expected, bool *ret_is_new,
+    struct err *err);
 void cache_temp_abort(struct cache_temp *t); /* NULL accepted */
 /* Takes t in either case: its file becomes staging/<name>/<file>. */
 int cache_temp_move(struct cache_temp *t, const char *name, const char *file, struct err *err);
 
 /* Moves a finished file (a path below dir) into blobs/, visible to uid. */
-int cache_blob_adopt(struct cache *c, const char *path, uid_t uid, struct digest *ret,
-    uint64_t *ret_bytes, struct err *err);
+int cache_blob_adopt(
+    struct cache *c, const char *path, uid_t uid, struct digest *ret, uint64_t *ret_bytes,
+    struct err *err);
 int cache_blob_open(
     struct cache *c, const struct digest *blob, int *ret_fd, uint64_t *ret_bytes, struct err *err);
 bool cache_blob_visible(struct cache *c, const struct digest *blob, uid_t uid);
@@ -91,8 +93,9 @@ int cache_staging_make(struct cache *c, const char *name, int *ret_fd, struct er
 int cache_staging_link(struct cache *c, int staging_fd, const struct digest *blob, struct err *err);
 void cache_staging_remove(struct cache *c, const char *name);
 /* Appends to staging/<name>/<file>. */
-int cache_staging_append(struct cache *c, const char *name, const char *file, const void *bytes,
-    size_t n, struct err *err);
+int cache_staging_append(
+    struct cache *c, const char *name, const char *file, const void *bytes, size_t n,
+    struct err *err);
 
 /* ---- Packages ---------------------------------------------------------------------------- */
 
@@ -110,7 +113,8 @@ typedef int cache_package_fn(const struct cache_package *p, void *arg); /* nonze
 
 void cache_package_done(struct cache_package *p);
 /* Compiled here for this key: -ERR_NOT_FOUND when none, or its file is gone (the row goes too). */
-int cache_package_find(struct cache *c, const char *key, struct cache_package *ret, struct err *err);
+int cache_package_find(
+    struct cache *c, const char *key, struct cache_package *ret, struct err *err);
 int cache_package_get(
     struct cache *c, const struct digest *digest, struct cache_package *ret, struct err *err);
 /* Moves a verified file into place and evicts others until the limit holds. */
@@ -120,12 +124,14 @@ int cache_package_grant(struct cache *c, const struct digest *digest, uid_t uid,
 bool cache_package_visible(struct cache *c, const struct digest *digest, uid_t uid);
 void cache_package_path(const struct cache *c, const struct cache_package *p, char *ret, size_t n);
 /* In order of creation; key and after may be NULL; everyone: not only those that uid may see. */
-int cache_package_list(struct cache *c, uid_t uid, bool everyone, const char *key,
-    const char *after, int limit, cache_package_fn *fn, void *arg, struct err *err);
+int cache_package_list(
+    struct cache *c, uid_t uid, bool everyone, const char *key, const char *after, int limit,
+    cache_package_fn *fn, void *arg, struct err *err);
 int cache_package_remove(struct cache *c, const struct digest *digest, struct err *err);
 /* Removes the longest unused ones until at most `keep_bytes` are left. Pinned ones stay. */
 int cache_package_evict(
-    struct cache *c, uint64_t keep_bytes, uint64_t *ret_count, uint64_t *ret_bytes, struct err *err);
+    struct cache *c, uint64_t keep_bytes, uint64_t *ret_count, uint64_t *ret_bytes,
+    struct err *err);
 int cache_package_pin(struct cache *c, const struct digest *digest, struct err *err);
 void cache_package_unpin(struct cache *c, const struct digest *digest);
 
@@ -138,46 +144,49 @@ struct cache_job {
     uid_t uid;
     char *name;
     char *state;
-    char *document;       /* as submitted */
-    char *labels;         /* JSON */
-    char *reason;         /* JSON, why it waits */
+    char *document; /* as submitted */
+    char *labels;   /* JSON */
+    char *reason;   /* JSON, why it waits */
     char *key;
     char *package;
-    char *report;         /* JSON */
-    char *error;          /* problem document */
+    char *report; /* JSON */
+    char *error;  /* problem document */
     char *request_id;
     uint64_t created_ms;
     uint64_t state_ms;
-    uint64_t started_ms;  /* 0 = not yet */
+    uint64_t started_ms; /* 0 = not yet */
     uint64_t finished_ms;
-    int64_t last_event;   /* sequence number, 0 = none */
+    int64_t last_event; /* sequence number, 0 = none */
 };
 
 struct cache_idempotency {
-    const char *key;      /* NULL = none */
+    const char *key; /* NULL = none */
     struct digest body;
 };
 
 typedef int cache_job_fn(const struct cache_job *job, void *arg); /* nonzero stops */
 
 void cache_job_done(struct cache_job *job);
-int cache_job_insert(struct cache *c, const struct cache_job *job,
-    const struct cache_idempotency *idempotency, int64_t *ret_alias, struct err *err);
+int cache_job_insert(
+    struct cache *c, const struct cache_job *job, const struct cache_idempotency *idempotency,
+    int64_t *ret_alias, struct err *err);
 /* The job that this user made with this key: -ERR_NOT_FOUND when none or too old. */
-int cache_idempotency_find(struct cache *c, uid_t uid, const char *key, char ret_id[CACHE_ID_CHARS + 1],
+int cache_idempotency_find(
+    struct cache *c, uid_t uid, const char *key, char ret_id[CACHE_ID_CHARS + 1],
     struct digest *ret_body, struct err *err);
 /* By id, or by decimal alias. */
 int cache_job_find(struct cache *c, const char *id, struct cache_job *ret, struct err *err);
 /* Texts that are NULL, times that are 0 stay as they are. -ERR_CONFLICT on an ended job. */
 int cache_job_update(struct cache *c, const struct cache_job *job, struct err *err);
 /* Oldest first from alias `after`; state NULL = all; everyone: not only uid's. */
-int cache_job_list(struct cache *c, uid_t uid, bool everyone, const char *state, int64_t after,
-    int limit, cache_job_fn *fn, void *arg, struct err *err);
+int cache_job_list(
+    struct cache *c, uid_t uid, bool everyone, const char *state, int64_t after, int limit,
+    cache_job_fn *fn, void *arg, struct err *err);
 int cache_job_delete(struct cache *c, const char *id, struct err *err);
 /* At start: active jobs become `interrupted` with `error` and an event each, those being
  * cancelled `cancelled`, rows with unknown states `failed`; queued and held ones stay. */
-int cache_job_recover(struct cache *c, const char *error, const char *event, uint64_t *ret_count,
-    struct err *err);
+int cache_job_recover(
+    struct cache *c, const char *error, const char *event, uint64_t *ret_count, struct err *err);
 /* Jobs by state, for counters. */
 int cache_job_count(struct cache *c, const char *state, uint64_t *ret, struct err *err);
 
@@ -194,10 +203,10 @@ struct cache_output {
     int ordinal;
     const char *name;
     const char *dtype;
-    const char *shape;      /* JSON, of one run */
+    const char *shape; /* JSON, of one run */
     uint64_t run_bytes;
-    uint64_t runs;          /* stored so far */
-    bool has_blob;          /* false: still in staging/<job>/out.<ordinal> */
+    uint64_t runs; /* stored so far */
+    bool has_blob; /* false: still in staging/<job>/out.<ordinal> */
     struct digest blob;
 };
 

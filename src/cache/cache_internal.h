@@ -28,20 +28,20 @@ struct cache_pin {
 };
 
 struct cache {
-    char *dir;                         /* owned, absolute */
+    char *dir; /* owned, absolute */
     int dir_fd;
     int lock_fd;
     sqlite3 *db[DB_COUNT];
-    sqlite3 *schedules;                /* opened when first needed */
+    sqlite3 *schedules; /* opened when first needed */
     sqlite3_stmt *stmt[STMT_COUNT];
-    struct cache_options options;      /* dir is borrowed from above */
-    struct cache_pin *pins;            /* owned; few */
+    struct cache_options options; /* dir is borrowed from above */
+    struct cache_pin *pins;       /* owned; few */
     size_t pin_count;
-    bool is_marked;                    /* the group has a savepoint */
+    bool is_marked; /* the group has a savepoint */
     uint64_t fail_after;
     uint64_t evicted_bytes;
     uint64_t healed;
-    uint64_t serial;                   /* names of temporary files */
+    uint64_t serial; /* names of temporary files */
 };
 
 /* 0, or an EIO made for a test. Called before each file or SQL step. */

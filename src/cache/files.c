@@ -15,14 +15,12 @@
 
 static const char *const folders[] = {"packages", "imports", "blobs", "staging"};
 
-static int files_error(struct cache *c, const char *what, int sys, struct err *err)
-{
-    return err_sys(err, sys == ENOSPC || sys == EDQUOT ? ERR_DISK_FULL : ERR_IO, sys, "%s/%s",
-        c->dir, what);
+static int files_error(struct cache *c, const char *what, int sys, struct err *err) {
+    return err_sys(
+        err, sys == ENOSPC || sys == EDQUOT ? ERR_DISK_FULL : ERR_IO, sys, "%s/%s", c->dir, what);
 }
 
-void files_remove_tree(int dir_fd, const char *name)
-{
+void files_remove_tree(int dir_fd, const char *name) {
     int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     if (d == NULL) {
@@ -43,8 +41,7 @@ void files_remove_tree(int dir_fd, const char *name)
 }
 
 /* Makes the folders; what a dead daemon left in staging goes. */
-int files_open_dirs(struct cache *c, struct err *err)
-{
+int files_open_dirs(struct cache *c, struct err *err) {
     files_remove_tree(c->dir_fd, "staging");
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         if (mkdirat(c->dir_fd, folders[i], 0700) != 0 && errno != EEXIST) {
@@ -54,8 +51,7 @@ int files_open_dirs(struct cache *c, struct err *err)
     return 0;
 }
 
-int files_sync_dir(struct cache *c, const char *name, struct err *err)
-{
+int files_sync_dir(struct cache *c, const char *name, struct err *err) {
     int r = cache_step_allowed(c, err);
     if (r < 0) {
         return r;
@@ -69,8 +65,7 @@ int files_sync_dir(struct cache *c, const char *name, struct err *err)
 }
 
 int files_publish(
-    struct cache *c, const char *path, const char *folder, const char *name, struct err *err)
-{
+    struct cache *c, const char *path, const char *folder, const char *name, struct err *err) {
     int r = cache_step_allowed(c, err);
     if (r < 0) {
         return r;
@@ -97,17 +92,15 @@ int files_publish(
     return files_sync_dir(c, folder, err);
 }
 
-int files_room(struct cache *c, uint64_t bytes, struct err *err)
-{
+int files_room(struct cache *c, uint64_t bytes, struct err *err) {
     struct statvfs v;
     if (fstatvfs(c->dir_fd, &v) != 0) {
         return files_error(c, ".", errno, err);
     }
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
-    if (free_bytes < c->options.min_free_bytes ||
-        free_bytes - c->options.min_free_bytes < bytes) {
-        return err_set(err, ERR_DISK_FULL,
-            "%llu bytes asked, %llu free, of which min_free_bytes keeps %llu",
+    if (free_bytes < c->options.min_free_bytes || free_bytes - c->options.min_free_bytes < bytes) {
+        return err_set(
+            err, ERR_DISK_FULL, "%llu bytes asked, %llu free, of which min_free_bytes keeps %llu",
             (unsigned long long)bytes, (unsigned long long)free_bytes,
             (unsigned long long)c->options.min_free_bytes);
     }
@@ -121,13 +114,12 @@ struct cache_temp {
     int fd;
     struct digest_ctx *hash; /* owned */
     uint64_t bytes;
-    char *path;          /* absolute, owned */
-    const char *name;    /* its part below the state directory */
+    char *path;       /* absolute, owned */
+    const char *name; /* its part below the state directory */
 };
 
 int cache_temp_open(
-    struct cache *c, uint64_t expected_bytes, struct cache_temp **ret, struct err *err)
-{
+    struct cache *c, uint64_t expected_bytes, struct cache_temp **ret, struct err *err) {
     int r;
     if ((r = blob_evict(c, err)) < 0 || (r = files_room(c, expected_bytes, err)) < 0 ||
         (r = cache_step_allowed(c, err)) < 0) {
@@ -157,9 +149,8 @@ int cache_temp_open(
     return 0;
 }
 
-static int write_all(struct cache *c, int fd, const char *name, const uint8_t *bytes, size_t n,
-    struct err *err)
-{
+static int write_all(
+    struct cache *c, int fd, const char *name, const uint8_t *bytes, size_t n, struct err *err) {
     int r = cache_step_allowed(c, err);
     while (r == 0 && n > 0) {
         ssize_t done = write(fd, bytes, n);
@@ -175,20 +166,17 @@ static int write_all(struct cache *c, int fd, const char *name, const uint8_t *b
     return r;
 }
 
-int cache_temp_write(struct cache_temp *t, const void *bytes, size_t n, struct err *err)
-{
+int cache_temp_write(struct cache_temp *t, const void *bytes, size_t n, struct err *err) {
     digest_update(t->hash, bytes, n);
     t->bytes += n;
     return write_all(t->cache, t->fd, t->name, bytes, n, err);
 }
 
-uint64_t cache_temp_bytes(const struct cache_temp *t)
-{
+uint64_t cache_temp_bytes(const struct cache_temp *t) {
     return t->bytes;
 }
 
-void cache_temp_abort(struct cache_temp *t)
-{
+void cache_temp_abort(struct cache_temp *t) {
     if (t == NULL) {
         return;
     }
@@ -201,8 +189,7 @@ void cache_temp_abort(struct cache_temp *t)
     free(t);
 }
 
-int cache_temp_move(struct cache_temp *t, const char *name, const char *file, struct err *err)
-{
+int cache_temp_move(struct cache_temp *t, const char *name, const char *file, struct err *err) {
     struct cache *c = t->cache;
     char path[160];
     snprintf(path, sizeof path, "staging/%s/%s", name, file);
@@ -218,16 +205,15 @@ int cache_temp_move(struct cache_temp *t, const char *name, const char *file, st
     return r;
 }
 
-static int blob_row(
-    struct cache *c, const struct digest *blob, uint64_t bytes, uid_t uid, struct err *err)
-{
+static int
+blob_row(struct cache *c, const struct digest *blob, uint64_t bytes, uid_t uid, struct err *err) {
     int r = stmt_run(c, STMT_BLOB_PUT, err, "dii", blob, (int64_t)bytes, (int64_t)cache_now_ms(c));
     return r < 0 ? r : stmt_run(c, STMT_BLOB_GRANT, err, "di", blob, (int64_t)uid);
 }
 
-int cache_temp_publish(struct cache_temp *t, uid_t uid, const struct digest *expected,
-    bool *ret_is_new, struct err *err)
-{
+int cache_temp_publish(
+    struct cache_temp *t, uid_t uid, const struct digest *expected, bool *ret_is_new,
+    struct err *err) {
     struct cache *c = t->cache;
     struct digest d;
     digest_final(t->hash, &d);
@@ -235,7 +221,8 @@ int cache_temp_publish(struct cache_temp *t, uid_t uid, const struct digest *exp
     char hex[DIGEST_HEX + 1];
     digest_hex(&d, hex);
     if (!digest_equal(&d, expected)) {
-        r = err_set(err, ERR_DIGEST_MISMATCH, "%llu bytes came, their digest is sha256:%s",
+        r = err_set(
+            err, ERR_DIGEST_MISMATCH, "%llu bytes came, their digest is sha256:%s",
             (unsigned long long)t->bytes, hex);
     }
     char path[DIGEST_HEX + 8];
@@ -261,9 +248,9 @@ int cache_temp_publish(struct cache_temp *t, uid_t uid, const struct digest *exp
 
 /* ---- Blobs ------------------------------------------------------------------------------- */
 
-int cache_blob_adopt(struct cache *c, const char *path, uid_t uid, struct digest *ret,
-    uint64_t *ret_bytes, struct err *err)
-{
+int cache_blob_adopt(
+    struct cache *c, const char *path, uid_t uid, struct digest *ret, uint64_t *ret_bytes,
+    struct err *err) {
     CLEANUP(cleanup_close) int fd = openat(c->dir_fd, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         return files_error(c, path, errno, err);
@@ -292,8 +279,7 @@ int cache_blob_adopt(struct cache *c, const char *path, uid_t uid, struct digest
 }
 
 int cache_blob_open(
-    struct cache *c, const struct digest *blob, int *ret_fd, uint64_t *ret_bytes, struct err *err)
-{
+    struct cache *c, const struct digest *blob, int *ret_fd, uint64_t *ret_bytes, struct err *err) {
     char path[DIGEST_HEX + 8] = "blobs/";
     digest_hex(blob, path + 6);
     CLEANUP(cleanup_close) int fd = openat(c->dir_fd, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -310,8 +296,7 @@ int cache_blob_open(
     return 0;
 }
 
-bool cache_blob_visible(struct cache *c, const struct digest *blob, uid_t uid)
-{
+bool cache_blob_visible(struct cache *c, const struct digest *blob, uid_t uid) {
     char path[DIGEST_HEX + 8] = "blobs/";
     digest_hex(blob, path + 6);
     sqlite3_stmt *s = stmt_bind(c, STMT_BLOB_VISIBLE, "di", blob, (int64_t)uid);
@@ -320,15 +305,13 @@ bool cache_blob_visible(struct cache *c, const struct digest *blob, uid_t uid)
     return visible && faccessat(c->dir_fd, path, F_OK, 0) == 0;
 }
 
-void cache_blob_path(const struct cache *c, const struct digest *blob, char *ret, size_t n)
-{
+void cache_blob_path(const struct cache *c, const struct digest *blob, char *ret, size_t n) {
     char hex[DIGEST_HEX + 1];
     digest_hex(blob, hex);
     snprintf(ret, n, "%s/blobs/%s", c->dir, hex);
 }
 
-static bool blob_is_used(struct cache *c, const char *hex)
-{
+static bool blob_is_used(struct cache *c, const char *hex) {
     sqlite3_stmt *s = stmt_bind(c, STMT_JOB_BLOB_USED, "s", hex);
     bool used = stmt_step(c, s, NULL) != 0; /* a doubt keeps the blob */
     sqlite3_reset(s);
@@ -336,8 +319,7 @@ static bool blob_is_used(struct cache *c, const char *hex)
 }
 
 /* Removes blobs that no job names, longest unused first, until the limit holds. */
-int blob_evict(struct cache *c, struct err *err)
-{
+int blob_evict(struct cache *c, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_BLOB_TOTAL, "");
     int r = stmt_step(c, s, err);
     uint64_t total = r == 1 ? stmt_u64(s, 1) : 0;
@@ -372,8 +354,7 @@ int blob_evict(struct cache *c, struct err *err)
 
 /* ---- Staging ----------------------------------------------------------------------------- */
 
-int cache_staging_make(struct cache *c, const char *name, int *ret_fd, struct err *err)
-{
+int cache_staging_make(struct cache *c, const char *name, int *ret_fd, struct err *err) {
     char path[128];
     int r = cache_step_allowed(c, err);
     if (r < 0) {
@@ -392,8 +373,8 @@ int cache_staging_make(struct cache *c, const char *name, int *ret_fd, struct er
     return 0;
 }
 
-int cache_staging_link(struct cache *c, int staging_fd, const struct digest *blob, struct err *err)
-{
+int cache_staging_link(
+    struct cache *c, int staging_fd, const struct digest *blob, struct err *err) {
     char path[DIGEST_HEX + 8] = "blobs/";
     digest_hex(blob, path + 6);
     if (linkat(c->dir_fd, path, staging_fd, path, 0) != 0 && errno != EEXIST) {
@@ -403,21 +384,19 @@ int cache_staging_link(struct cache *c, int staging_fd, const struct digest *blo
     return 0;
 }
 
-void cache_staging_remove(struct cache *c, const char *name)
-{
+void cache_staging_remove(struct cache *c, const char *name) {
     char path[128];
     snprintf(path, sizeof path, "staging/%s", name);
     files_remove_tree(c->dir_fd, path);
 }
 
-int cache_staging_append(struct cache *c, const char *name, const char *file, const void *bytes,
-    size_t n, struct err *err)
-{
+int cache_staging_append(
+    struct cache *c, const char *name, const char *file, const void *bytes, size_t n,
+    struct err *err) {
     char path[160];
     snprintf(path, sizeof path, "staging/%s/%s", name, file);
     CLEANUP(cleanup_close)
-    int fd = openat(
-        c->dir_fd, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = openat(c->dir_fd, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
         return files_error(c, path, errno, err);
     }
@@ -428,8 +407,7 @@ int cache_staging_append(struct cache *c, const char *name, const char *file, co
 
 /* Blobs get rows again, without owners: users send what they need anew. Packages go: their keys
  * are in the files, but compiling again is cheaper than trusting all of them at start. */
-int files_index(struct cache *c, struct err *err)
-{
+int files_index(struct cache *c, struct err *err) {
     for (size_t i = 0; i < 2; i++) {
         files_remove_tree(c->dir_fd, folders[i]);
         if (mkdirat(c->dir_fd, folders[i], 0700) != 0) {
@@ -449,7 +427,8 @@ int files_index(struct cache *c, struct err *err)
         struct stat st;
         if (strlen(e->d_name) == DIGEST_HEX && digest_parse(e->d_name, &digest) &&
             fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-            r = stmt_run(c, STMT_BLOB_PUT, err, "dii", &digest, (int64_t)st.st_size,
+            r = stmt_run(
+                c, STMT_BLOB_PUT, err, "dii", &digest, (int64_t)st.st_size,
                 (int64_t)cache_now_ms(c));
         }
     }
@@ -457,8 +436,7 @@ int files_index(struct cache *c, struct err *err)
     return r;
 }
 
-void cache_stats(struct cache *c, struct cache_stats *ret)
-{
+void cache_stats(struct cache *c, struct cache_stats *ret) {
     memset(ret, 0, sizeof *ret);
     sqlite3_stmt *s = stmt_bind(c, STMT_PACKAGE_TOTAL, "");
     if (stmt_step(c, s, NULL) == 1) {

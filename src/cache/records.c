@@ -28,18 +28,16 @@ enum {
     COL_LAST_EVENT
 };
 
-void cache_job_done(struct cache_job *job)
-{
-    char *texts[] = {job->name, job->state, job->document, job->labels, job->reason, job->key,
-        job->package, job->report, job->error, job->request_id};
+void cache_job_done(struct cache_job *job) {
+    char *texts[] = {job->name, job->state,   job->document, job->labels, job->reason,
+                     job->key,  job->package, job->report,   job->error,  job->request_id};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         free(texts[i]);
     }
     memset(job, 0, sizeof *job);
 }
 
-static void job_row(sqlite3_stmt *s, struct cache_job *ret)
-{
+static void job_row(sqlite3_stmt *s, struct cache_job *ret) {
     memset(ret, 0, sizeof *ret);
     const char *id = (const char *)sqlite3_column_text(s, COL_ID);
     snprintf(ret->id, sizeof ret->id, "%s", id != NULL ? id : "");
@@ -62,11 +60,12 @@ static void job_row(sqlite3_stmt *s, struct cache_job *ret)
     ret->last_event = sqlite3_column_int64(s, COL_LAST_EVENT);
 }
 
-int cache_job_insert(struct cache *c, const struct cache_job *job,
-    const struct cache_idempotency *idempotency, int64_t *ret_alias, struct err *err)
-{
-    int r = stmt_run(c, STMT_JOB_INSERT, err, "sisssssi", job->id, (int64_t)job->uid, job->name,
-        job->state, job->document, job->labels, job->request_id, (int64_t)job->created_ms);
+int cache_job_insert(
+    struct cache *c, const struct cache_job *job, const struct cache_idempotency *idempotency,
+    int64_t *ret_alias, struct err *err) {
+    int r = stmt_run(
+        c, STMT_JOB_INSERT, err, "sisssssi", job->id, (int64_t)job->uid, job->name, job->state,
+        job->document, job->labels, job->request_id, (int64_t)job->created_ms);
     if (r < 0) {
         return r;
     }
@@ -77,13 +76,14 @@ int cache_job_insert(struct cache *c, const struct cache_job *job,
     int64_t oldest = (int64_t)job->created_ms - IDEMPOTENCY_KEEP_MS;
     r = stmt_run(c, STMT_IDEMPOTENCY_OLD, err, "i", oldest);
     return r < 0 ? r
-                 : stmt_run(c, STMT_IDEMPOTENCY_PUT, err, "isdsi", (int64_t)job->uid,
-                       idempotency->key, &idempotency->body, job->id, (int64_t)job->created_ms);
+                 : stmt_run(
+                       c, STMT_IDEMPOTENCY_PUT, err, "isdsi", (int64_t)job->uid, idempotency->key,
+                       &idempotency->body, job->id, (int64_t)job->created_ms);
 }
 
-int cache_idempotency_find(struct cache *c, uid_t uid, const char *key,
-    char ret_id[CACHE_ID_CHARS + 1], struct digest *ret_body, struct err *err)
-{
+int cache_idempotency_find(
+    struct cache *c, uid_t uid, const char *key, char ret_id[CACHE_ID_CHARS + 1],
+    struct digest *ret_body, struct err *err) {
     int64_t oldest = (int64_t)cache_now_ms(c) - IDEMPOTENCY_KEEP_MS;
     sqlite3_stmt *s = stmt_bind(c, STMT_IDEMPOTENCY_FIND, "isi", (int64_t)uid, key, oldest);
     int r = stmt_step(c, s, err);
@@ -102,8 +102,7 @@ int cache_idempotency_find(struct cache *c, uid_t uid, const char *key,
     return r;
 }
 
-int cache_job_find(struct cache *c, const char *id, struct cache_job *ret, struct err *err)
-{
+int cache_job_find(struct cache *c, const char *id, struct cache_job *ret, struct err *err) {
     size_t n = strlen(id);
     bool is_alias = n > 0 && n <= 18 && strspn(id, "0123456789") == n;
     sqlite3_stmt *s = is_alias
@@ -120,8 +119,7 @@ int cache_job_find(struct cache *c, const char *id, struct cache_job *ret, struc
     return r;
 }
 
-static bool state_ended(const char *state)
-{
+static bool state_ended(const char *state) {
     static const char *const ended[] = {
         "succeeded", "failed", "cancelled", "timed_out", "interrupted"};
     for (size_t i = 0; i < sizeof ended / sizeof ended[0]; i++) {
@@ -132,8 +130,7 @@ static bool state_ended(const char *state)
     return false;
 }
 
-int cache_job_update(struct cache *c, const struct cache_job *job, struct err *err)
-{
+int cache_job_update(struct cache *c, const struct cache_job *job, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_JOB_STATE, "s", job->id);
     int r = stmt_step(c, s, err);
     if (r == 1) {
@@ -146,17 +143,18 @@ int cache_job_update(struct cache *c, const struct cache_job *job, struct err *e
     }
     sqlite3_reset(s);
     return r < 0 ? r
-                 : stmt_run(c, STMT_JOB_UPDATE, err, "sssssssiii", job->id, job->state,
-                       job->reason, job->key, job->package, job->report, job->error,
-                       (int64_t)job->state_ms, (int64_t)job->started_ms,
-                       (int64_t)job->finished_ms);
+                 : stmt_run(
+                       c, STMT_JOB_UPDATE, err, "sssssssiii", job->id, job->state, job->reason,
+                       job->key, job->package, job->report, job->error, (int64_t)job->state_ms,
+                       (int64_t)job->started_ms, (int64_t)job->finished_ms);
 }
 
-int cache_job_list(struct cache *c, uid_t uid, bool everyone, const char *state, int64_t after,
-    int limit, cache_job_fn *fn, void *arg, struct err *err)
-{
-    sqlite3_stmt *s = stmt_bind(c, STMT_JOB_LIST, "isii", everyone ? (int64_t)-1 : (int64_t)uid,
-        state, after, (int64_t)limit);
+int cache_job_list(
+    struct cache *c, uid_t uid, bool everyone, const char *state, int64_t after, int limit,
+    cache_job_fn *fn, void *arg, struct err *err) {
+    sqlite3_stmt *s = stmt_bind(
+        c, STMT_JOB_LIST, "isii", everyone ? (int64_t)-1 : (int64_t)uid, state, after,
+        (int64_t)limit);
     int r;
     while ((r = stmt_step(c, s, err)) == 1) {
         struct cache_job job;
@@ -172,14 +170,12 @@ int cache_job_list(struct cache *c, uid_t uid, bool everyone, const char *state,
     return r;
 }
 
-int cache_job_delete(struct cache *c, const char *id, struct err *err)
-{
+int cache_job_delete(struct cache *c, const char *id, struct err *err) {
     return stmt_run(c, STMT_JOB_DELETE, err, "s", id);
 }
 
 int cache_job_recover(
-    struct cache *c, const char *error, const char *event, uint64_t *ret_count, struct err *err)
-{
+    struct cache *c, const char *error, const char *event, uint64_t *ret_count, struct err *err) {
     int64_t now = (int64_t)cache_now_ms(c);
     *ret_count = 0;
     for (;;) {
@@ -199,7 +195,8 @@ int cache_job_recover(
         }
         int64_t seq;
         if ((r = cache_event_append(c, id, event, &seq, err)) < 0 ||
-            (r = stmt_run(c, STMT_JOB_UPDATE, err, "sssssssiii", id,
+            (r = stmt_run(
+                 c, STMT_JOB_UPDATE, err, "sssssssiii", id,
                  was_cancelling ? "cancelled" : "interrupted", NULL, NULL, NULL, NULL, error, now,
                  (int64_t)0, now)) < 0) {
             return r;
@@ -208,8 +205,7 @@ int cache_job_recover(
     }
 }
 
-int cache_job_count(struct cache *c, const char *state, uint64_t *ret, struct err *err)
-{
+int cache_job_count(struct cache *c, const char *state, uint64_t *ret, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_JOB_COUNT, "s", state);
     int r = stmt_step(c, s, err);
     if (r == 1) {
@@ -219,16 +215,15 @@ int cache_job_count(struct cache *c, const char *state, uint64_t *ret, struct er
     return r < 0 ? r : 0;
 }
 
-int cache_job_pin_blob(struct cache *c, const char *id, const struct digest *blob, struct err *err)
-{
+int cache_job_pin_blob(
+    struct cache *c, const char *id, const struct digest *blob, struct err *err) {
     return stmt_run(c, STMT_JOB_BLOB_PUT, err, "sd", id, blob);
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
 int cache_event_append(
-    struct cache *c, const char *id, const char *body, int64_t *ret_seq, struct err *err)
-{
+    struct cache *c, const char *id, const char *body, int64_t *ret_seq, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_EVENT_LAST, "s", id);
     int r = stmt_step(c, s, err);
     int64_t seq = r == 1 ? sqlite3_column_int64(s, 0) + 1 : 0;
@@ -236,8 +231,8 @@ int cache_event_append(
     if (r <= 0) {
         return r < 0 ? r : err_set(err, ERR_NOT_FOUND, "no job '%s'", id);
     }
-    if ((r = stmt_run(c, STMT_EVENT_APPEND, err, "siis", id, seq, (int64_t)cache_now_ms(c),
-             body)) < 0 ||
+    if ((r = stmt_run(c, STMT_EVENT_APPEND, err, "siis", id, seq, (int64_t)cache_now_ms(c), body)) <
+            0 ||
         (r = stmt_run(c, STMT_EVENT_COUNTED, err, "si", id, seq)) < 0) {
         return r;
     }
@@ -246,14 +241,12 @@ int cache_event_append(
 }
 
 int cache_event_read(
-    struct cache *c, const char *id, int64_t from, cache_event_fn *fn, void *arg, struct err *err)
-{
+    struct cache *c, const char *id, int64_t from, cache_event_fn *fn, void *arg, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_EVENT_READ, "si", id, from);
     int r;
     while ((r = stmt_step(c, s, err)) == 1) {
         const char *body = (const char *)sqlite3_column_text(s, 2);
-        if (body != NULL &&
-            fn(sqlite3_column_int64(s, 0), stmt_u64(s, 1), body, arg) != 0) {
+        if (body != NULL && fn(sqlite3_column_int64(s, 0), stmt_u64(s, 1), body, arg) != 0) {
             r = 0;
             break;
         }
@@ -265,17 +258,16 @@ int cache_event_read(
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 int cache_output_put(
-    struct cache *c, const char *id, const struct cache_output *o, struct err *err)
-{
+    struct cache *c, const char *id, const struct cache_output *o, struct err *err) {
     char hex[DIGEST_HEX + 1];
     digest_hex(&o->blob, hex);
-    return stmt_run(c, STMT_OUTPUT_PUT, err, "sisssiis", id, (int64_t)o->ordinal, o->name,
-        o->dtype, o->shape, (int64_t)o->run_bytes, (int64_t)o->runs, o->has_blob ? hex : NULL);
+    return stmt_run(
+        c, STMT_OUTPUT_PUT, err, "sisssiis", id, (int64_t)o->ordinal, o->name, o->dtype, o->shape,
+        (int64_t)o->run_bytes, (int64_t)o->runs, o->has_blob ? hex : NULL);
 }
 
 int cache_output_list(
-    struct cache *c, const char *id, cache_output_fn *fn, void *arg, struct err *err)
-{
+    struct cache *c, const char *id, cache_output_fn *fn, void *arg, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_OUTPUT_LIST, "s", id);
     int r;
     while ((r = stmt_step(c, s, err)) == 1) {
@@ -298,13 +290,11 @@ int cache_output_list(
     return r;
 }
 
-int cache_profile_put(struct cache *c, const char *id, const char *body, struct err *err)
-{
+int cache_profile_put(struct cache *c, const char *id, const char *body, struct err *err) {
     return stmt_run(c, STMT_PROFILE_PUT, err, "ss", id, body);
 }
 
-int cache_profile_get(struct cache *c, const char *id, char **ret, struct err *err)
-{
+int cache_profile_get(struct cache *c, const char *id, char **ret, struct err *err) {
     sqlite3_stmt *s = stmt_bind(c, STMT_PROFILE_GET, "s", id);
     int r = stmt_step(c, s, err);
     char *body = r == 1 ? stmt_text(s, 0) : NULL;

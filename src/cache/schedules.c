@@ -14,16 +14,17 @@
 static const char schedule_schema[] =
     "CREATE TABLE IF NOT EXISTS schedule (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID";
 
-static bool schedules_open(struct cache *c)
-{
+static bool schedules_open(struct cache *c) {
     if (c->schedules != NULL) {
         return true;
     }
     char path[4200];
     snprintf(path, sizeof path, "%s/schedules.sqlite3", c->dir);
-    if (sqlite3_open_v2(path, &c->schedules,
-            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL) == SQLITE_OK &&
-        sqlite3_exec(c->schedules,
+    if (sqlite3_open_v2(
+            path, &c->schedules, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW,
+            NULL) == SQLITE_OK &&
+        sqlite3_exec(
+            c->schedules,
             "PRAGMA busy_timeout = 2000; PRAGMA journal_mode = DELETE; PRAGMA trusted_schema = OFF",
             NULL, NULL, NULL) == SQLITE_OK &&
         sqlite3_exec(c->schedules, schedule_schema, NULL, NULL, NULL) == SQLITE_OK) {
@@ -35,8 +36,7 @@ static bool schedules_open(struct cache *c)
     return false;
 }
 
-static void schedules_copy(struct cache *c, sqlite3_stmt *from, sqlite3_stmt *to)
-{
+static void schedules_copy(struct cache *c, sqlite3_stmt *from, sqlite3_stmt *to) {
     for (int rows = 0; rows < SCHEDULE_MAX_ROWS && sqlite3_step(from) == SQLITE_ROW; rows++) {
         const char *key = (const char *)sqlite3_column_text(from, 0);
         int bytes = sqlite3_column_bytes(from, 1);
@@ -52,8 +52,7 @@ static void schedules_copy(struct cache *c, sqlite3_stmt *from, sqlite3_stmt *to
     }
 }
 
-void cache_schedules_adopt(struct cache *c, const char *path)
-{
+void cache_schedules_adopt(struct cache *c, const char *path) {
     char absolute[4400];
     snprintf(absolute, sizeof absolute, "%s/%s", c->dir, path);
     struct stat st;
@@ -67,10 +66,11 @@ void cache_schedules_adopt(struct cache *c, const char *path)
             SQLITE_OK &&
         sqlite3_db_config(staged, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) == SQLITE_OK &&
         sqlite3_db_config(staged, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL) == SQLITE_OK &&
-        sqlite3_prepare_v2(staged, "SELECT key, value FROM schedule ORDER BY key", -1, &from,
-            NULL) == SQLITE_OK &&
-        sqlite3_prepare_v2(c->schedules, "INSERT OR IGNORE INTO schedule VALUES (?1, ?2)", -1, &to,
-            NULL) == SQLITE_OK &&
+        sqlite3_prepare_v2(
+            staged, "SELECT key, value FROM schedule ORDER BY key", -1, &from, NULL) == SQLITE_OK &&
+        sqlite3_prepare_v2(
+            c->schedules, "INSERT OR IGNORE INTO schedule VALUES (?1, ?2)", -1, &to, NULL) ==
+            SQLITE_OK &&
         sqlite3_exec(c->schedules, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK) {
         schedules_copy(c, from, to);
         sqlite3_reset(to);

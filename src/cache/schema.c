@@ -13,7 +13,8 @@ static const char *const jobs_steps[] = {
     "CREATE TABLE job (alias INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
     " uid INTEGER NOT NULL, name TEXT, state TEXT NOT NULL, document TEXT NOT NULL, labels TEXT,"
     " reason TEXT, key TEXT, package TEXT, report TEXT, error TEXT, request_id TEXT,"
-    " created_ms INTEGER NOT NULL, state_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL DEFAULT 0,"
+    " created_ms INTEGER NOT NULL, state_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL DEFAULT "
+    "0,"
     " finished_ms INTEGER NOT NULL DEFAULT 0, last_event INTEGER NOT NULL DEFAULT 0);"
     "CREATE INDEX job_uid ON job (uid, alias);"
     "CREATE INDEX job_state ON job (state);"
@@ -42,7 +43,8 @@ static const char *const cache_steps[] = {
     " info TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE INDEX package_key ON package (key);"
     "CREATE INDEX package_used ON package (used_ms);"
-    "CREATE TABLE package_owner (digest TEXT NOT NULL REFERENCES package (digest) ON DELETE CASCADE,"
+    "CREATE TABLE package_owner (digest TEXT NOT NULL REFERENCES package (digest) ON DELETE "
+    "CASCADE,"
     " uid INTEGER NOT NULL, PRIMARY KEY (digest, uid)) WITHOUT ROWID;"
     "CREATE TABLE blob (digest TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used_ms INTEGER NOT NULL)"
     " WITHOUT ROWID;"
@@ -62,8 +64,7 @@ static const struct {
     [DB_CACHE] = {"cache.sqlite3", CACHE_APPLICATION_ID, cache_steps, 1, "NORMAL"},
 };
 
-int schema_sql_error(sqlite3 *db, const char *what, struct err *err)
-{
+int schema_sql_error(sqlite3 *db, const char *what, struct err *err) {
     int code = db != NULL ? sqlite3_errcode(db) : SQLITE_NOMEM;
     enum err_code e = ERR_IO;
     if (code == SQLITE_FULL) {
@@ -74,15 +75,13 @@ int schema_sql_error(sqlite3 *db, const char *what, struct err *err)
     return err_set(err, e, "%s: %s", what, db != NULL ? sqlite3_errmsg(db) : "out of memory");
 }
 
-static int schema_exec(sqlite3 *db, const char *what, const char *sql, struct err *err)
-{
+static int schema_exec(sqlite3 *db, const char *what, const char *sql, struct err *err) {
     return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK ? 0
                                                                 : schema_sql_error(db, what, err);
 }
 
-static int schema_pragma(sqlite3 *db, const char *what, const char *sql, int64_t *ret,
-    struct err *err)
-{
+static int
+schema_pragma(sqlite3 *db, const char *what, const char *sql, int64_t *ret, struct err *err) {
     sqlite3_stmt *s = NULL;
     int r = -1;
     if (sqlite3_prepare_v2(db, sql, -1, &s, NULL) == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW) {
@@ -93,8 +92,7 @@ static int schema_pragma(sqlite3 *db, const char *what, const char *sql, int64_t
     return r == 0 ? 0 : schema_sql_error(db, what, err);
 }
 
-static int schema_backup(struct cache *c, enum cache_db which, int version, struct err *err)
-{
+static int schema_backup(struct cache *c, enum cache_db which, int version, struct err *err) {
     char sql[4200];
     char *quoted = sqlite3_mprintf("VACUUM INTO '%q/%q.v%d'", c->dir, schemas[which].file, version);
     if (quoted == NULL) {
@@ -108,8 +106,7 @@ static int schema_backup(struct cache *c, enum cache_db which, int version, stru
     return schema_exec(c->db[which], "backup before migration", sql, err);
 }
 
-static int schema_migrate(struct cache *c, enum cache_db which, struct err *err)
-{
+static int schema_migrate(struct cache *c, enum cache_db which, struct err *err) {
     sqlite3 *db = c->db[which];
     const char *file = schemas[which].file;
     int64_t id = 0;
@@ -120,11 +117,12 @@ static int schema_migrate(struct cache *c, enum cache_db which, struct err *err)
         return r;
     }
     if (id != 0 && (uint32_t)id != schemas[which].application_id) {
-        return err_set(err, ERR_IO, "%s/%s: application id %08x is not ours", c->dir, file,
-            (unsigned)id);
+        return err_set(
+            err, ERR_IO, "%s/%s: application id %08x is not ours", c->dir, file, (unsigned)id);
     }
     if (version > schemas[which].step_count) {
-        return err_set(err, ERR_CONFLICT,
+        return err_set(
+            err, ERR_CONFLICT,
             "%s/%s has schema version %lld, this daemon knows %d: it was written by a newer one",
             c->dir, file, (long long)version, schemas[which].step_count);
     }
@@ -134,7 +132,8 @@ static int schema_migrate(struct cache *c, enum cache_db which, struct err *err)
     }
     for (int step = (int)version; step < schemas[which].step_count; step++) {
         char tail[128];
-        snprintf(tail, sizeof tail, "PRAGMA application_id = %u; PRAGMA user_version = %d; COMMIT",
+        snprintf(
+            tail, sizeof tail, "PRAGMA application_id = %u; PRAGMA user_version = %d; COMMIT",
             schemas[which].application_id, step + 1);
         if ((r = schema_exec(db, file, "BEGIN IMMEDIATE", err)) < 0 ||
             (r = schema_exec(db, file, schemas[which].steps[step], err)) < 0 ||
@@ -146,19 +145,19 @@ static int schema_migrate(struct cache *c, enum cache_db which, struct err *err)
     return 0;
 }
 
-static int schema_try(struct cache *c, enum cache_db which, struct err *err)
-{
+static int schema_try(struct cache *c, enum cache_db which, struct err *err) {
     char path[4096];
     char sql[512];
     const char *file = schemas[which].file;
     snprintf(path, sizeof path, "%s/%s", c->dir, file);
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW |
-                SQLITE_OPEN_EXRESCODE;
+    int flags =
+        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE;
     if (sqlite3_open_v2(path, &c->db[which], flags, NULL) != SQLITE_OK) {
         return schema_sql_error(c->db[which], path, err);
     }
     sqlite3_db_config(c->db[which], SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    snprintf(sql, sizeof sql,
+    snprintf(
+        sql, sizeof sql,
         "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = %s;"
         "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON;"
         "PRAGMA journal_size_limit = 16777216; PRAGMA secure_delete = OFF;",
@@ -168,17 +167,18 @@ static int schema_try(struct cache *c, enum cache_db which, struct err *err)
         r = schema_migrate(c, which, err);
     }
     int64_t faults = 0;
-    if (r == 0 && (r = schema_pragma(c->db[which], path,
-                       "SELECT count(*) FROM pragma_quick_check(1) WHERE quick_check <> 'ok'",
-                       &faults, err)) == 0 &&
+    if (r == 0 &&
+        (r = schema_pragma(
+             c->db[which], path,
+             "SELECT count(*) FROM pragma_quick_check(1) WHERE quick_check <> 'ok'", &faults,
+             err)) == 0 &&
         faults > 0) {
         r = err_set(err, ERR_IO, "%s: the database is damaged", path);
     }
     return r;
 }
 
-static int schema_prepare(struct cache *c, enum cache_db which, struct err *err)
-{
+static int schema_prepare(struct cache *c, enum cache_db which, struct err *err) {
     static const struct {
         enum cache_db db;
         const char *sql;
@@ -188,8 +188,9 @@ static int schema_prepare(struct cache *c, enum cache_db which, struct err *err)
 #undef STMT
     };
     for (int i = 0; i < STMT_COUNT; i++) {
-        if (rows[i].db == which && sqlite3_prepare_v3(c->db[which], rows[i].sql, -1,
-                                       SQLITE_PREPARE_PERSISTENT, &c->stmt[i], NULL) != SQLITE_OK) {
+        if (rows[i].db == which && sqlite3_prepare_v3(
+                                       c->db[which], rows[i].sql, -1, SQLITE_PREPARE_PERSISTENT,
+                                       &c->stmt[i], NULL) != SQLITE_OK) {
             return schema_sql_error(c->db[which], schemas[which].file, err);
         }
     }
@@ -198,16 +199,15 @@ static int schema_prepare(struct cache *c, enum cache_db which, struct err *err)
 
 /* The cache's index can be made again from the files: a damaged one is set aside. The jobs are
  * precious: their database is refused with the reason, and stays as it is. */
-int schema_open(struct cache *c, enum cache_db which, struct err *err)
-{
+int schema_open(struct cache *c, enum cache_db which, struct err *err) {
     int r = schema_try(c, which, err);
     bool is_new = false;
     if (r < 0 && r != -ERR_CONFLICT && r != -ERR_NOMEM && which == DB_CACHE) {
         char aside[64];
-        snprintf(aside, sizeof aside, "cache.sqlite3.damaged-%llu",
-            (unsigned long long)cache_now_ms(c));
-        log_warning("cache", "index set aside as=%s reason=\"%s\"", aside,
-            err != NULL ? err->text : "");
+        snprintf(
+            aside, sizeof aside, "cache.sqlite3.damaged-%llu", (unsigned long long)cache_now_ms(c));
+        log_warning(
+            "cache", "index set aside as=%s reason=\"%s\"", aside, err != NULL ? err->text : "");
         sqlite3_close_v2(c->db[which]);
         c->db[which] = NULL;
         if (renameat(c->dir_fd, "cache.sqlite3", c->dir_fd, aside) != 0) {

@@ -7,15 +7,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(int condition)
-{
+static void require(int condition) {
     if (!condition) {
         abort();
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const methods[] = {"GET", "HEAD", "PUT", "POST", "DELETE", "PATCH"};
     struct proto_target target;
     struct err err;

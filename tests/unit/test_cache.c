@@ -13,42 +13,36 @@
 static char dir[64];
 static uint64_t now_ms = 1796102000000;
 
-static uint64_t test_now(void)
-{
+static uint64_t test_now(void) {
     return ++now_ms;
 }
 
-static const struct cache_options *options(void)
-{
+static const struct cache_options *options(void) {
     static struct cache_options o;
     o = (struct cache_options){.dir = dir, .now_ms = test_now};
     return &o;
 }
 
-static struct cache *open_cache(void)
-{
+static struct cache *open_cache(void) {
     struct cache *c = NULL;
     struct err err;
     ck_assert_msg(cache_open(options(), &c, &err) == 0, "%s", err.text);
     return c;
 }
 
-static void setup(void)
-{
+static void setup(void) {
     strcpy(dir, "/tmp/test_cache.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", dir);
     ck_assert_int_eq(system(command), 0);
 }
 
-static int put_blob(struct cache *c, const char *text, uid_t uid, struct digest *ret,
-    struct err *err)
-{
+static int
+put_blob(struct cache *c, const char *text, uid_t uid, struct digest *ret, struct err *err) {
     struct cache_temp *t = NULL;
     bool is_new;
     digest_of(text, strlen(text), ret);
@@ -60,8 +54,7 @@ static int put_blob(struct cache *c, const char *text, uid_t uid, struct digest 
     return r < 0 ? r : cache_temp_publish(t, uid, ret, &is_new, err);
 }
 
-static struct cache_job make_job(int n)
-{
+static struct cache_job make_job(int n) {
     struct cache_job job;
     memset(&job, 0, sizeof job);
     snprintf(job.id, sizeof job.id, "01M8R0BJ6R9YGSMT190N24C%03d", n);
@@ -72,8 +65,7 @@ static struct cache_job make_job(int n)
     return job;
 }
 
-static int add_job(struct cache *c, int n, const char *key, struct err *err)
-{
+static int add_job(struct cache *c, int n, const char *key, struct err *err) {
     struct cache_job job = make_job(n);
     struct cache_idempotency idempotency = {.key = key};
     digest_of(job.document, strlen(job.document), &idempotency.body);
@@ -82,8 +74,7 @@ static int add_job(struct cache *c, int n, const char *key, struct err *err)
     return r < 0 ? r : cache_event_append(c, job.id, "{\"event\":\"job.state\"}", &seq, err);
 }
 
-START_TEST(second_owner_is_refused)
-{
+START_TEST(second_owner_is_refused) {
     struct cache *c = open_cache();
     pid_t pid = fork();
     if (pid == 0) {
@@ -102,8 +93,7 @@ START_TEST(second_owner_is_refused)
 }
 END_TEST
 
-START_TEST(blobs_belong_to_senders)
-{
+START_TEST(blobs_belong_to_senders) {
     struct cache *c = open_cache();
     struct err err;
     struct digest d, wrong;
@@ -135,20 +125,17 @@ START_TEST(blobs_belong_to_senders)
 }
 END_TEST
 
-static int count_job(const struct cache_job *job, void *arg)
-{
+static int count_job(const struct cache_job *job, void *arg) {
     ++*(int *)arg;
     return 0;
 }
 
-static int last_event(int64_t seq, uint64_t ms, const char *body, void *arg)
-{
+static int last_event(int64_t seq, uint64_t ms, const char *body, void *arg) {
     *(int64_t *)arg = seq;
     return 0;
 }
 
-START_TEST(jobs_live_and_recover)
-{
+START_TEST(jobs_live_and_recover) {
     struct cache *c = open_cache();
     struct err err;
     ck_assert_int_eq(cache_begin(c, &err), 0);
@@ -159,8 +146,8 @@ START_TEST(jobs_live_and_recover)
     ck_assert_int_eq(cache_mark(c, &err), 0);
     ck_assert_int_eq(add_job(c, 6, NULL, &err), 0);
     cache_undo(c); /* one piece of a group alone */
-    static const char *const states[] = {
-        "queued", "held", "running", "cancelling", "succeeded", "no-such-state"};
+    static const char *const states[] = {"queued",     "held",      "running",
+                                         "cancelling", "succeeded", "no-such-state"};
     for (int n = 0; n < 6; n++) {
         struct cache_job change = make_job(n);
         change.document = NULL;
@@ -179,8 +166,8 @@ START_TEST(jobs_live_and_recover)
     ck_assert_int_eq(cache_begin(c, &err), 0);
     ck_assert_int_eq(cache_job_recover(c, "{}", "{\"event\":\"job.state\"}", &count, &err), 0);
     ck_assert_uint_eq(count, 3);
-    static const char *const after[] = {
-        "queued", "held", "interrupted", "cancelled", "succeeded", "interrupted"};
+    static const char *const after[] = {"queued",    "held",      "interrupted",
+                                        "cancelled", "succeeded", "interrupted"};
     for (int n = 0; n < 6; n++) {
         struct cache_job row;
         char alias[16];
@@ -215,8 +202,7 @@ START_TEST(jobs_live_and_recover)
 }
 END_TEST
 
-static void stage_file(struct cache *c, const char *name, size_t bytes)
-{
+static void stage_file(struct cache *c, const char *name, size_t bytes) {
     char *data = calloc(1, bytes);
     struct err err;
     int fd = -1;
@@ -226,9 +212,8 @@ static void stage_file(struct cache *c, const char *name, size_t bytes)
     free(data);
 }
 
-static int add_package(struct cache *c, int n, bool is_imported, struct cache_package *ret,
-    struct err *err)
-{
+static int
+add_package(struct cache *c, int n, bool is_imported, struct cache_package *ret, struct err *err) {
     char path[64];
     char name[16];
     memset(ret, 0, sizeof *ret);
@@ -243,8 +228,7 @@ static int add_package(struct cache *c, int n, bool is_imported, struct cache_pa
     return cache_package_insert(c, path, ret, 1000, err);
 }
 
-START_TEST(packages_are_found_and_evicted)
-{
+START_TEST(packages_are_found_and_evicted) {
     struct cache_options o = *options();
     o.package_limit_bytes = 3500;
     struct cache *c = NULL;
@@ -286,8 +270,7 @@ START_TEST(packages_are_found_and_evicted)
 }
 END_TEST
 
-START_TEST(damaged_index_is_made_again)
-{
+START_TEST(damaged_index_is_made_again) {
     struct cache *c = open_cache();
     struct err err;
     struct digest d;
@@ -319,11 +302,11 @@ START_TEST(damaged_index_is_made_again)
 }
 END_TEST
 
-START_TEST(newer_schema_is_refused)
-{
+START_TEST(newer_schema_is_refused) {
     cache_close(open_cache());
     char command[160];
-    snprintf(command, sizeof command,
+    snprintf(
+        command, sizeof command,
         "printf '\\0\\0\\0\\143' | dd of=%s/jobs.sqlite3 bs=1 seek=60 conv=notrunc 2>/dev/null",
         dir); /* user_version 99 */
     ck_assert_int_eq(system(command), 0);
@@ -336,8 +319,7 @@ END_TEST
 
 /* One scenario with every step failing in turn: an error each time, and afterwards either the
  * whole of it is there or nothing. */
-static int scenario(struct cache *c, int *ret_committed, struct err *err)
-{
+static int scenario(struct cache *c, int *ret_committed, struct err *err) {
     struct digest d;
     struct cache_package p;
     *ret_committed = 0;
@@ -369,8 +351,7 @@ static int scenario(struct cache *c, int *ret_committed, struct err *err)
     return r;
 }
 
-START_TEST(every_step_may_fail)
-{
+START_TEST(every_step_may_fail) {
     int committed = 0;
     for (uint64_t n = 1; !committed; n++) {
         ck_assert_uint_lt(n, 200);
@@ -407,8 +388,7 @@ START_TEST(every_step_may_fail)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("cache");
     TCase *tc = tcase_create("cache");
     tcase_set_timeout(tc, 120);

@@ -7,8 +7,7 @@
 
 #include "proto/proto.h"
 
-START_TEST(ids_sort_by_time)
-{
+START_TEST(ids_sort_by_time) {
     static const uint8_t low[10] = {0};
     static const uint8_t high[10] = {255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
     char a[27], b[27], c[27];
@@ -27,12 +26,12 @@ START_TEST(ids_sort_by_time)
     int64_t alias;
     ck_assert(proto_alias_parse("42", &alias) && alias == 42);
     ck_assert(!proto_alias_parse("042", &alias) && !proto_alias_parse("", &alias));
-    ck_assert(!proto_alias_parse("-1", &alias) && !proto_alias_parse("1234567890123456789", &alias));
+    ck_assert(
+        !proto_alias_parse("-1", &alias) && !proto_alias_parse("1234567890123456789", &alias));
 }
 END_TEST
 
-START_TEST(times_and_durations)
-{
+START_TEST(times_and_durations) {
     char text[PROTO_TIME_CHARS + 1];
     proto_time_print(1796102011250, text);
     ck_assert_str_eq(text, "2026-12-01T05:13:31.250Z");
@@ -41,21 +40,21 @@ START_TEST(times_and_durations)
     static const struct {
         const char *text;
         int64_t ms;
-    } rows[] = {{"30s", 30000}, {"500ms", 500}, {"5m", 300000}, {"2h", 7200000}, {"7", 7000},
-        {"0", 0}, {"", -1}, {"s", -1}, {"-1s", -1}, {"1d", -1}, {"1.5s", -1},
-        {"9999999999999s", -1}};
+    } rows[] = {{"30s", 30000}, {"500ms", 500}, {"5m", 300000}, {"2h", 7200000},
+                {"7", 7000},    {"0", 0},       {"", -1},       {"s", -1},
+                {"-1s", -1},    {"1d", -1},     {"1.5s", -1},   {"9999999999999s", -1}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         uint64_t ms = 0;
         struct err err;
         int r = proto_duration_parse(rows[i].text, &ms, &err);
-        ck_assert_msg(rows[i].ms < 0 ? r == -ERR_INVALID : r == 0 && ms == (uint64_t)rows[i].ms,
-            "'%s'", rows[i].text);
+        ck_assert_msg(
+            rows[i].ms < 0 ? r == -ERR_INVALID : r == 0 && ms == (uint64_t)rows[i].ms, "'%s'",
+            rows[i].text);
     }
 }
 END_TEST
 
-START_TEST(targets_are_strict)
-{
+START_TEST(targets_are_strict) {
     static const struct {
         const char *raw;
         int code;
@@ -106,15 +105,13 @@ START_TEST(targets_are_strict)
 }
 END_TEST
 
-static int match(const char *method, const char *path, struct proto_match *m, struct err *err)
-{
+static int match(const char *method, const char *path, struct proto_match *m, struct err *err) {
     static struct proto_target t;
     ck_assert_int_eq(proto_target_parse(path, strlen(path), &t, err), 0);
     return proto_route_match(method, &t, m, err);
 }
 
-START_TEST(routes_match)
-{
+START_TEST(routes_match) {
     struct proto_match m;
     struct err err;
     ck_assert_int_eq(match("GET", "/v1/jobs/7/outputs/y", &m, &err), 0);
@@ -142,8 +139,7 @@ START_TEST(routes_match)
 }
 END_TEST
 
-static char *slurp(const char *path, size_t *ret)
-{
+static char *slurp(const char *path, size_t *ret) {
     FILE *f = fopen(path, "rb");
     ck_assert_msg(f != NULL, "%s", path);
     char *text = calloc(1, 1 << 20);
@@ -153,8 +149,7 @@ static char *slurp(const char *path, size_t *ret)
 }
 
 /* The document for people and the generated one name every route. */
-START_TEST(documents_name_every_route)
-{
+START_TEST(documents_name_every_route) {
     json_t *api = proto_openapi();
     size_t n;
     char *readme = slurp("proto/README.md", &n);
@@ -169,8 +164,7 @@ START_TEST(documents_name_every_route)
 }
 END_TEST
 
-START_TEST(json_texts_have_places)
-{
+START_TEST(json_texts_have_places) {
     static const struct {
         const char *text;
         const char *where; /* NULL = fine */
@@ -193,8 +187,9 @@ START_TEST(json_texts_have_places)
             ck_assert_int_eq(r, 0);
         } else {
             ck_assert_int_eq(r, -ERR_BAD_JSON);
-            ck_assert_msg(strcmp(err.where, rows[i].where) == 0, "'%s': %s (%s)", rows[i].text,
-                err.where, err.text);
+            ck_assert_msg(
+                strcmp(err.where, rows[i].where) == 0, "'%s': %s (%s)", rows[i].text, err.where,
+                err.text);
         }
         json_decref(j);
     }
@@ -210,8 +205,7 @@ START_TEST(json_texts_have_places)
 }
 END_TEST
 
-START_TEST(problems_read_back)
-{
+START_TEST(problems_read_back) {
     for (int code = 1; code < ERR_COUNT; code++) {
         struct err e, back;
         err_at(&e, (enum err_code)code, code % 2 ? "/inputs/a~1b" : "3:7", "text \"of\" %d", code);
@@ -236,8 +230,7 @@ END_TEST
 
 #define D64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-START_TEST(job_faults_have_pointers)
-{
+START_TEST(job_faults_have_pointers) {
     static const struct {
         const char *text;
         const char *where;
@@ -267,9 +260,9 @@ START_TEST(job_faults_have_pointers)
         {"{'model': {}, 'inputs': {'x': 1}}", "/inputs/x"},
         {"{'model': {}, 'inputs': {'x': {}}}", "/inputs/x/blob"},
         {"{'model': {}, 'inputs': {'x': {'blob': 'sha256:" D64 "', 'format': 'csv'}}}",
-            "/inputs/x/format"},
+         "/inputs/x/format"},
         {"{'model': {}, 'inputs': {'x': {'blob': 'sha256:" D64 "', 'path': '/etc'}}}",
-            "/inputs/x/path"},
+         "/inputs/x/path"},
         {"{'model': {}, 'parameters': {'x': {'blob': 'sha256:" D64 "'}}}", "/parameters"},
         {"{'package': '" D64 "', 'files': {}}", "/files"},
         {"{'model': {}, 'name': ''}", "/name"},
@@ -294,8 +287,7 @@ START_TEST(job_faults_have_pointers)
 }
 END_TEST
 
-START_TEST(job_limits_hold)
-{
+START_TEST(job_limits_hold) {
     for (size_t n = PROTO_MAX_NAME; n <= PROTO_MAX_NAME + 1; n++) {
         char name[PROTO_MAX_NAME + 2];
         memset(name, 'n', n);
@@ -319,15 +311,13 @@ START_TEST(job_limits_hold)
 }
 END_TEST
 
-static int count_blob(const struct digest *blob, const char *pointer, void *arg)
-{
+static int count_blob(const struct digest *blob, const char *pointer, void *arg) {
     ++*(int *)arg;
     return pointer[0] != '/';
 }
 
 /* Every example of a job parses, prints, and means the same afterwards. */
-START_TEST(examples_print_again)
-{
+START_TEST(examples_print_again) {
     DIR *d = opendir("proto/examples");
     ck_assert_ptr_nonnull(d);
     int jobs = 0;
@@ -351,8 +341,7 @@ START_TEST(examples_print_again)
             ck_assert(json_equal(once, twice));
             const char *key;
             json_t *value;
-            json_object_foreach(j, key, value)
-            {
+            json_object_foreach(j, key, value) {
                 if (strcmp(key, "options") != 0 && strcmp(key, "limits") != 0) {
                     ck_assert_msg(json_equal(value, json_object_get(once, key)), "%s", key);
                 }
@@ -366,8 +355,8 @@ START_TEST(examples_print_again)
         } else if (strncmp(e->d_name, "problem-", 8) == 0) {
             struct err read;
             proto_problem_parse(j, &read);
-            json_t *printed = proto_problem_print(&read,
-                json_string_value(json_object_get(j, "request_id")),
+            json_t *printed = proto_problem_print(
+                &read, json_string_value(json_object_get(j, "request_id")),
                 json_string_value(json_object_get(j, "instance")));
             ck_assert_msg(json_equal(j, printed), "%s", path);
             json_decref(printed);
@@ -380,8 +369,7 @@ START_TEST(examples_print_again)
 }
 END_TEST
 
-START_TEST(states_have_words)
-{
+START_TEST(states_have_words) {
     for (int s = 0; s < PROTO_STATE_COUNT; s++) {
         enum proto_state back;
         ck_assert(proto_state_parse(proto_state_name((enum proto_state)s), &back));
@@ -393,8 +381,7 @@ START_TEST(states_have_words)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("proto");
     TCase *tc = tcase_create("proto");
     tcase_add_test(tc, ids_sort_by_time);
