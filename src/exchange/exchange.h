@@ -73,8 +73,9 @@ struct exchange_options {
                            * point form is placed as absolute, 52 words have the common tail, a
                            * dependent transfer waits for its own tile only, rows may be aligned
                            * by splitting any earlier instruction */
-    bool try_paired;      /* own order only: also schedule with every eligible transfer paired and
-                           * keep the shorter; exchange_phase.forms tells what became of each */
+    bool try_paired;      /* own order only: also schedule with every eligible transfer of 128 words
+                           * or more paired and keep the shorter; exchange_phase.forms tells what
+                           * became of each */
     uint32_t effort;      /* own order only: rounds of list scheduling, 0 = by size of the phase */
     const uint32_t *order; /* given order of placement (vectors' `schedules`), NULL = choose */
     const struct exchange_switch *switches; /* base writes, ascending `after`; vectors */

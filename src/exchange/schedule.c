@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WIDE_LEAST 128      /* words of a transfer that try_paired may widen */
 #define MAX_EVENTS (1 << 28) /* per lane; offsets stay far from overflow */
 
 static const struct leg *leg_on(const struct problem *p, uint32_t t, uint16_t lane)
@@ -254,6 +255,15 @@ static void index_dependencies(struct problem *p)
     }
 }
 
+/* Whether an ordinary transfer may be widened: legal as a pair, and long enough to be a form that
+ * has run on hardware (fact sheet 9). */
+static bool can_widen(const struct exchange_transfer *t)
+{
+    struct exchange_transfer wide = *t;
+    wide.form = EXCHANGE_PAIRED;
+    return t->words >= WIDE_LEAST && exchange_check(&wide, NULL) == 0;
+}
+
 static int problem_make(struct problem *p, bool all_paired, struct err *err)
 {
     size_t legs = 0;
@@ -263,10 +273,8 @@ static int problem_make(struct problem *p, bool all_paired, struct err *err)
         if (form == EXCHANGE_POINT && !p->options->plain) {
             form = EXCHANGE_ABSOLUTE; /* saves the wait of up to 110 events (2.4) */
         }
-        if (all_paired && form != EXCHANGE_PAIRED) {
-            struct exchange_transfer wide = p->transfers[i];
-            wide.form = EXCHANGE_PAIRED;
-            form = exchange_check(&wide, NULL) == 0 ? EXCHANGE_PAIRED : form;
+        if (all_paired && can_widen(&p->transfers[i])) {
+            form = EXCHANGE_PAIRED;
         }
         p->shapes[i].form = (uint8_t)form;
         legs += p->transfers[i].dest_count;
@@ -475,6 +483,16 @@ static int check_switches(const struct exchange_options *o, uint32_t count, stru
     return 0;
 }
 
+static bool any_widens(const struct exchange_transfer *transfers, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (transfers[i].form != EXCHANGE_PAIRED && can_widen(&transfers[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_options *options, struct arena *a, struct exchange_phase *ret,
     struct err *err)
@@ -489,7 +507,8 @@ int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t 
     struct exchange_phase best;
     struct problem p = {.transfers = transfers, .count = count, .options = options, .a = a};
     rc = schedule_one(&p, false, &best, err);
-    if (rc == 0 && options->try_paired && options->order == NULL && !options->list_order) {
+    if (rc == 0 && options->try_paired && options->order == NULL && !options->list_order &&
+        any_widens(transfers, count)) {
         struct exchange_phase wide;
         struct problem q = {.transfers = transfers, .count = count, .options = options, .a = a};
         rc = schedule_one(&q, true, &wide, err);
