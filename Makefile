@@ -214,7 +214,7 @@ soak: deps
 
 bench: deps
 	@$(SUB) VARIANT=release all bench-program
-	@$(BUILD)/release/tests/perf/bench $(BUILD)/release
+	@tests/perf/bench.sh $(BUILD)/release
 
 fuzz: deps deps-fuzz
 	@$(SUB) VARIANT=fuzz fuzz-programs
