@@ -311,11 +311,12 @@ static int run_optimize_placement(struct compile_state *s, struct err *err)
     }
     compile_event(s, "exchange.placement", "evaluated exchange placement finalist",
         "\"offset\":%u,\"baseline_score\":%llu,\"score\":%llu,\"baseline_cycles\":%llu,"
-        "\"candidate_cycles\":%llu,\"row_bytes\":%u,\"accepted\":%s", best->options.shift,
+        "\"candidate_cycles\":%llu,\"row_bytes\":%u,\"row_capacity\":%u,\"accepted\":%s",
+        best->options.shift,
         (unsigned long long)s->placement->pressure, (unsigned long long)best->pressure,
         (unsigned long long)s->exchange->horizon_cycles,
         (unsigned long long)trial.exchange->horizon_cycles, trial.exchange->max_row_bytes,
-        accepted ? "true" : "false");
+        RT_TEXT_LIMIT - (RT_TEXT_BASE + s->text->size), accepted ? "true" : "false");
     if (accepted) {
         s->placement = best;
         s->exchange = trial.exchange;

@@ -10,7 +10,8 @@
  *   after it       program, rows            8-aligned; what does not fit element 0 goes on
  *   RT_DATA0       more kernels, rows       in whole elements that data does not get
  *   RT_HEADERS     packet headers           tiles with a host page
- *   RT_TABLES      program address, phase descriptors, kernel descriptors
+ *   RT_TABLES      program address, phase descriptors, kernel descriptors; what does not fit goes
+ *                  on in elements behind the code of RT_DATA0
  *
  * Roles: *active* tiles run kernels, exchange or hold host data; *owner* tiles are not active but
  * grant host transfers to some that are; all others are *idle* and share one image.
@@ -128,7 +129,9 @@ struct emit_tile_layout {
     uint32_t *row;             /* by level: address, 0 without a row */
     uint32_t main_bytes;       /* used of element 0 after the text */
     uint32_t more_bytes;       /* used from RT_DATA0 on, text included */
-    uint32_t table_words;
+    uint32_t table_words;      /* the first of them from RT_TABLES on, */
+    uint32_t table_main_words; /* the others, if any, in elements of their own behind the code */
+    uint32_t table_more;       /* address of the first of those */
 };
 
 struct emit_layout {

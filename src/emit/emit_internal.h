@@ -45,6 +45,9 @@ int emit_tile_program(const struct emit_context *c, const struct emit_tile_layou
 #define EMIT_TABLE_HEAD 2u
 uint32_t emit_phase_words(const struct emit_context *c, uint32_t logical, uint32_t phase);
 uint32_t emit_table_words(const struct emit_context *c, uint32_t logical);
+/* Words of the longest prefix of whole descriptors that has at most `limit` words. */
+uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint32_t limit);
+uint32_t emit_table_addr(const struct emit_tile_layout *l, uint32_t word);
 void emit_tile_table(const struct emit_context *c, const struct emit_tile_layout *l,
     uint32_t logical, uint32_t *out);
 

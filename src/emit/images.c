@@ -188,7 +188,12 @@ static void add_tile(struct builder *b, uint32_t t)
         runtime_headers(tile, (uint32_t)rank, headers);
         add_words(b, tile, RT_HEADERS, headers, RT_HEADER_WORDS);
     }
-    add_words(b, tile, RT_TABLES, b->code->tables[t], b->l->tiles[t].table_words);
+    const struct emit_tile_layout *x = &b->l->tiles[t];
+    add_words(b, tile, RT_TABLES, b->code->tables[t], x->table_main_words);
+    if (x->table_words > x->table_main_words) {
+        add_words(b, tile, x->table_more, b->code->tables[t] + x->table_main_words,
+            x->table_words - x->table_main_words);
+    }
     add_literals(b, t, tile);
 }
 

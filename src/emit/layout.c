@@ -1,11 +1,17 @@
 /* Where programs and rows go. On each tile: the program, then its rows by level, each 8-aligned,
  * into what the text leaves of element 0; from the first that does not fit on, into elements from
- * RT_DATA0, which data then does not get. Idle tiles all have the same program. */
+ * RT_DATA0, which data then does not get. Descriptors that do not fit the tables' area follow in
+ * elements of their own. Idle tiles all have the same program. */
 #include "emit/emit_internal.h"
 
 static uint32_t even_bytes(uint32_t words)
 {
     return (4 * words + 7) & ~7u;
+}
+
+static uint32_t whole_elements(uint32_t bytes)
+{
+    return (bytes + TARGET_ELEMENT_BYTES - 1) / TARGET_ELEMENT_BYTES;
 }
 
 struct cursor {
@@ -32,6 +38,9 @@ static int layout_tile(const struct emit_context *c, struct emit_layout *l, uint
     struct emit_program program;
     x->row = ARENA_ARRAY(a, uint32_t, c->tg->level_count);
     x->program = RT_TEXT_BASE; /* any legal address: sizes depend on none */
+    x->table_words = emit_table_words(c, t);
+    x->table_main_words = emit_table_prefix(c, t, (RT_TABLES_LIMIT - RT_TABLES) / 4);
+    x->table_more = RT_DATA0;
     struct arena_mark mark = arena_mark(a);
     int rc = emit_tile_program(c, x, t, a, &program, err);
     x->program_words = program.count;
@@ -64,23 +73,17 @@ static int layout_tile(const struct emit_context *c, struct emit_layout *l, uint
         }
     }
     x->more_bytes = moved + c->text->more_size;
-    x->table_words = emit_table_words(c, t);
+    uint32_t elements = whole_elements(x->more_bytes > 0 ? x->more_bytes + TARGET_FETCH_AHEAD : 0);
+    x->table_more = RT_DATA0 + elements * TARGET_ELEMENT_BYTES;
     bytes = 4 * x->table_words;
     l->max_table_bytes = bytes > l->max_table_bytes ? bytes : l->max_table_bytes;
+    elements += whole_elements(bytes - 4 * x->table_main_words);
     struct logical_tile tile = {(uint16_t)t};
-    if (bytes > RT_TABLES_LIMIT - RT_TABLES) {
-        return err_set(err, ERR_DOES_NOT_FIT,
-            "tile %u (logical %u): tables of host phases and kernels need %u bytes, %u are there",
-            target_physical(tile).n, t, bytes, RT_TABLES_LIMIT - RT_TABLES);
-    }
-    uint32_t elements =
-        x->more_bytes == 0 ? 0 : (x->more_bytes + TARGET_FETCH_AHEAD + TARGET_ELEMENT_BYTES - 1) /
-            TARGET_ELEMENT_BYTES;
     if (elements > EMIT_MAX_OVERFLOW) {
         return err_set(err, ERR_DOES_NOT_FIT,
-            "tile %u (logical %u): program of %u bytes and exchange rows of %u bytes need %u "
-            "elements beside the first, at most %u", target_physical(tile).n, t,
-            4 * x->program_words, row_bytes, elements, EMIT_MAX_OVERFLOW);
+            "tile %u (logical %u): program of %u bytes, exchange rows of %u bytes and tables of %u "
+            "bytes need %u elements beside the first two, at most %u", target_physical(tile).n, t,
+            4 * x->program_words, row_bytes, bytes, elements, EMIT_MAX_OVERFLOW);
     }
     l->overflow_elements[t] = (uint8_t)elements;
     return 0;

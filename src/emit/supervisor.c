@@ -73,7 +73,7 @@ static void host_phase(struct builder *b, uint32_t phase)
         return;
     }
     flush_idle(b);
-    put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)(RT_TABLES + 4 * b->table));
+    put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)emit_table_addr(b->l, b->table));
     call(b, p->stream == STREAM_OUTPUT ? b->c->text->host_out : b->c->text->host_in);
     b->table += words;
 }
@@ -116,7 +116,7 @@ static void calls(struct builder *b, uint32_t level)
             return;
         }
         flush_idle(b);
-        put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)(RT_TABLES + 4 * b->call_table));
+        put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)emit_table_addr(b->l, b->call_table));
         call(b, emit_kernel_addr(b->c->text, &v->variant));
         b->call_table += v->word_count;
     }

@@ -94,7 +94,11 @@ int emit_verify(const struct emit_context *c, const struct emit_layout *l,
         }
         if (RT_TEXT_BASE + c->text->size + x->main_bytes > RT_TEXT_LIMIT ||
             x->program < RT_TEXT_BASE + c->text->size ||
-            RT_TABLES + 4 * x->table_words > RT_TABLES_LIMIT ||
+            RT_TABLES + 4 * x->table_main_words > RT_TABLES_LIMIT ||
+            (x->table_words > x->table_main_words &&
+                (x->table_more < RT_DATA0 + x->more_bytes ||
+                    x->table_more + 4 * (x->table_words - x->table_main_words) >
+                        RT_DATA0 + l->overflow_elements[t] * TARGET_ELEMENT_BYTES)) ||
             x->more_bytes > l->overflow_elements[t] * TARGET_ELEMENT_BYTES) {
             return fault(err, t, "code or tables leave their area");
         }

@@ -40,6 +40,29 @@ uint32_t emit_table_words(const struct emit_context *c, uint32_t logical)
     return words;
 }
 
+uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint32_t limit)
+{
+    uint32_t words = EMIT_TABLE_HEAD;
+    uint32_t calls = c->index->tile_first[logical + 1] - c->index->tile_first[logical];
+    for (uint32_t i = 0; i < c->host->phase_count + calls; i++) {
+        uint32_t own = i < c->host->phase_count
+            ? emit_phase_words(c, logical, i)
+            : c->tg->vertices[c->index->vertex[c->index->tile_first[logical] + i -
+                                  c->host->phase_count]].word_count;
+        if (words + own > limit) {
+            break;
+        }
+        words += own;
+    }
+    return words;
+}
+
+uint32_t emit_table_addr(const struct emit_tile_layout *l, uint32_t word)
+{
+    return word < l->table_main_words ? RT_TABLES + 4 * word
+                                      : l->table_more + 4 * (word - l->table_main_words);
+}
+
 static uint32_t *phase_descriptor(
     const struct emit_context *c, uint32_t logical, uint32_t phase, uint32_t *out)
 {

@@ -21,6 +21,7 @@ struct state {
     uint32_t *region1;             /* by tile: of them in region 1 */
     uint32_t levels;               /* supersteps with an exchange so far */
     uint64_t cost, exchange;
+    uint64_t rank;                 /* cost, and the price of its parameter bytes */
     struct footprint most;         /* over the steps so far; resident unused */
     const struct state *before;
     struct choice choice;          /* of the last step */
@@ -35,6 +36,7 @@ struct search {
     uint32_t count, next_count, next_cap;
     uint32_t *last_use; /* by matrix: last step that reads it; outputs: step_count */
     uint64_t work;
+    uint64_t byte_price;     /* 1/256 cycles a parameter byte: 0 until a plan does not fit */
     uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
     uint64_t least_bytes; /* of the step at hand, over all rejected choices */
 };
@@ -48,7 +50,7 @@ struct draft { /* a choice with what it does to a state, before copying anything
     struct choice c;
     uint32_t level;
     uint32_t new_levels;
-    uint64_t cost, exchange;
+    uint64_t cost, exchange, rank;
     struct footprint bytes, most;
     const struct state *from;
     uint64_t kind; /* hash of the live distributions */
@@ -146,7 +148,7 @@ static uint64_t draft_kind(const struct search *q, uint32_t step, const struct d
     return h;
 }
 
-/* Puts a draft among the next states, which are sorted by cost: the cheapest PLAN_PER_KIND of its
+/* Puts a draft among the next states, which are sorted by rank: the cheapest PLAN_PER_KIND of its
  * kind, at most `next_cap` in all. */
 static void offer(struct search *q, struct draft *list, uint32_t step, struct draft d)
 {
@@ -166,11 +168,11 @@ static void offer(struct search *q, struct draft *list, uint32_t step, struct dr
         at = q->next_count++;
     } else {
         at = same < PLAN_PER_KIND ? q->next_count - 1 : at;
-        if (list[at].cost <= d.cost) {
+        if (list[at].rank <= d.rank) {
             return;
         }
     }
-    while (at > 0 && list[at - 1].cost > d.cost) {
+    while (at > 0 && list[at - 1].rank > d.rank) {
         list[at] = list[at - 1];
         at--;
     }
@@ -188,6 +190,7 @@ static void finish_draft(struct search *q, struct draft *list, uint32_t step, st
     d.exchange = from->exchange + d.c.exchange +
         (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
     d.cost = from->cost + d.c.compute + (d.exchange - from->exchange);
+    d.rank = from->rank + (d.cost - from->cost) + q->byte_price * d.bytes.resident / 256;
     d.level = levels;
     q->work++;
     offer(q, list, step, d);
@@ -328,6 +331,7 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
     }
     to->levels = d->new_levels;
     to->cost = d->cost;
+    to->rank = d->rank;
     to->exchange = d->exchange;
     to->most = d->most;
 }
@@ -452,6 +456,28 @@ static bool is_alike(const struct plan *a, const struct plan *b)
     return different == 0;
 }
 
+static int search(struct search *q, uint64_t byte_price, struct err *err)
+{
+    q->byte_price = byte_price;
+    start(q);
+    for (uint32_t i = 0; i < q->plan->step_count; i++) {
+        int rc = advance(q, i, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int by_cost(const void *pa, const void *pb)
+{
+    const struct plan *a = pa, *b = pb;
+    if (a->estimated_cycles != b->estimated_cycles) {
+        return a->estimated_cycles < b->estimated_cycles ? -1 : 1;
+    }
+    return a->peak_bytes < b->peak_bytes ? -1 : a->peak_bytes > b->peak_bytes;
+}
+
 int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
     struct plan_set **ret, struct err *err)
 {
@@ -463,12 +489,14 @@ int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, str
     struct search q = {.plan = fused, .tiles = tiles, .arena = a, .pool = {a, NULL}};
     q.limit0 = (uint64_t)PLAN_REGION0_BYTES * fill_percent / 100;
     q.limit1 = (uint64_t)PLAN_REGION1_BYTES * fill_percent / 100;
-    start(&q);
-    for (uint32_t i = 0; i < fused->step_count; i++) {
-        rc = advance(&q, i, err);
-        if (rc != 0) {
-            return rc;
-        }
+    /* The fastest choice of each step may fill tiles so that later steps have no room: then bytes
+     * get a price, a higher one each time, until the plan fits or saving does not help. */
+    rc = search(&q, 0, err);
+    for (uint64_t price = 4; rc == -ERR_DOES_NOT_FIT && price <= 4096; price *= 8) {
+        rc = search(&q, price, err);
+    }
+    if (rc != 0) {
+        return rc;
     }
     struct plan_set *set = ARENA_NEW(a, struct plan_set);
     set->finalists = ARENA_ARRAY(a, struct plan, PLAN_MAX_FINALISTS);
@@ -481,6 +509,7 @@ int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, str
         }
         set->count += is_new ? 1 : 0;
     }
+    qsort(set->finalists, set->count, sizeof *set->finalists, by_cost);
     set->candidates = q.work;
     *ret = set;
     return 0;
