@@ -40,6 +40,7 @@ struct send_piece {
     uint32_t item_addr;
     uint32_t elements;  /* mask */
     uint8_t sctl;
+    uint8_t hold;       /* silent events that follow */
 };
 
 struct receive_span {
@@ -58,6 +59,7 @@ struct leg { /* one receiver of a transfer, events at offset 0 */
     int16_t arrival;   /* A */
     uint8_t is_late;   /* late member of a pair: writes no multiplexer */
     uint8_t direction; /* of the route; format value of a pair */
+    uint8_t hold;      /* events that the idle selection is put off, see routes.c */
     uint32_t addr;
     uint32_t mux;      /* value written at `select` */
 };
@@ -69,6 +71,7 @@ struct shape {
     uint8_t sctl;
     uint8_t is_paired;
     uint8_t form;
+    uint8_t hold;       /* largest of the legs */
     int32_t items;
     int32_t send_length; /* sender horizon at offset 0 */
     uint32_t elements;   /* of the source bytes */

@@ -3,11 +3,13 @@
  * The search is a fixpoint (5.2): every constraint, asked alone, can only raise the offset, so
  * asking all of them until none moves gives the least offset that satisfies all. It ends because
  * beyond the last event of every lane involved nothing is in the way; the one thing that a shift
- * cannot cure, a tile that meets its own send start in a loopback, is refused by exchange_check().
+ * cannot cure, a tile that meets its own send start in a loopback, is ruled out by leg.hold.
  */
 #include "exchange/exchange_internal.h"
 
 #include <string.h>
+
+#define HOLD_MOST 2
 
 /* First control at or after an event. Most questions are about the end of the lane. */
 static size_t control_at(const struct lane *l, int32_t event)
@@ -95,7 +97,7 @@ static bool leg_controls_fit(const struct lane *l, const struct shape *s, const 
     bool plain = !s->is_paired;
     enum control_kind mux = plain ? CONTROL_MUX : CONTROL_PAIR;
     if (!g->is_late && (!control_fits(l, select, mux, plain) ||
-            !control_fits(l, select + s->items, mux, plain))) {
+            !control_fits(l, select + s->items + g->hold, mux, plain))) {
         return false;
     }
     if (!keeps_pointer(l, g, s->is_paired) && !control_fits(l, arrival, CONTROL_POINTER, plain)) {
@@ -139,14 +141,14 @@ static int32_t search_sender(const struct problem *p, const struct shape *s, int
         least = partner->loan_end > least ? partner->loan_end : least;
     }
     o = o > least ? o : least;
-    size_t i = send_after(l, o + s->send_start);
+    size_t i = send_after(l, o + s->send_start - HOLD_MOST);
     for (;;) {
         int32_t start = o + s->send_start;
-        while (i < l->sends.len && l->sends.data[i].end <= start) {
+        while (i < l->sends.len && l->sends.data[i].end + l->sends.data[i].hold <= start) {
             i++;
         }
-        if (i < l->sends.len && l->sends.data[i].start < start + s->items) {
-            o = l->sends.data[i].end - s->send_start;
+        if (i < l->sends.len && l->sends.data[i].start < start + s->items + s->hold) {
+            o = l->sends.data[i].end + l->sends.data[i].hold - s->send_start;
             continue;
         }
         size_t c = control_at(l, start);
@@ -279,7 +281,7 @@ static void insert_leg(struct problem *p, uint32_t t, const struct leg *g, int32
     int32_t arrival = offset + g->arrival;
     uint32_t bytes = 4u * p->transfers[t].words;
     if (!g->is_late) {
-        insert_mux(p, l, g, select, select + s->items, s->is_paired);
+        insert_mux(p, l, g, select, select + s->items + g->hold, s->is_paired);
     }
     if (s->is_paired) {
         insert_format(p, l, g, arrival - FORMAT_LEAD, arrival - FORMAT_LEAD + s->items);
@@ -288,10 +290,10 @@ static void insert_leg(struct problem *p, uint32_t t, const struct leg *g, int32
         add_control(p, l, arrival, CONTROL_POINTER, (g->addr - l->incoming_base) / 4,
             !s->is_paired);
     }
-    l->mux_end = select + s->items;
+    l->mux_end = select + s->items + g->hold;
     l->payload_end = arrival + s->items;
     if (!s->is_paired) {
-        l->plain_end = l->payload_end;
+        l->plain_end = l->payload_end + g->hold; /* the pair's write must not meet the idle one */
     }
     l->next_addr = s->is_paired ? 0 : g->addr + bytes;
     int32_t horizon = l->payload_end + leg_tail(p, s);
@@ -312,6 +314,7 @@ static void insert_send(struct problem *p, uint32_t t, int32_t offset)
         .item_addr = p->transfers[t].source_addr / (s->is_paired ? 8 : 4),
         .elements = s->elements,
         .sctl = s->sctl,
+        .hold = s->hold,
     };
     size_t i = send_after(l, piece.start);
     vec_push(p->a, &l->sends, piece);
@@ -322,7 +325,7 @@ static void insert_send(struct problem *p, uint32_t t, int32_t offset)
     l->send_left -= (uint32_t)s->items;
     if (s->is_paired) {
         struct lane *partner = &p->lanes[s->partner];
-        partner->loan_end = piece.horizon;
+        partner->loan_end = piece.horizon + s->hold;
         partner->horizon = piece.horizon > partner->horizon ? piece.horizon : partner->horizon;
         partner->send_left -= (uint32_t)s->items;
     }

@@ -42,28 +42,6 @@ static int check_range(const char *what, uint32_t tile, uint32_t addr, uint32_t 
     return 0;
 }
 
-/* A tile that receives its own items must not write a control on the first two events of its send
- * (2.5). In a loopback the distance is fixed, so no offset cures it. */
-static int check_loopback(const struct exchange_transfer *t, struct err *err)
-{
-    struct physical_tile s = target_physical(t->source);
-    int time = target_route_time(s, s);
-    int idle = 1 + time + (int)t->words;
-    if (t->form == EXCHANGE_PAIRED) {
-        int other = target_route_time(s, target_partner(s));
-        if (other < time) {
-            return 0; /* the partner writes the multiplexer */
-        }
-        idle = other + (int)t->words / 2;
-    }
-    if (idle == 0 || idle == 1) {
-        return err_set(err, ERR_SCHEDULE,
-            "%u words to itself: idle selection of tile %u meets its own send", t->words,
-            t->source.n);
-    }
-    return 0;
-}
-
 /* A pair that writes two of its controls on one event cannot be encoded, or faults (section 6). */
 static int check_pair_events(const struct exchange_transfer *t, uint32_t tile, struct err *err)
 {
@@ -116,10 +94,6 @@ static int check_dests(const struct exchange_transfer *t, struct err *err)
             return err_set(err, ERR_SCHEDULE, "tile %u receives the same transfer twice", tile);
         }
         seen[tile / 64] |= 1ull << tile % 64;
-        rc = tile == t->source.n ? check_loopback(t, err) : 0;
-        if (rc != 0) {
-            return rc;
-        }
     }
     if (t->form == EXCHANGE_PAIRED) {
         return check_paired(t, seen, err);
@@ -185,6 +159,15 @@ static struct leg leg_make(const struct problem *p, const struct shape *s,
     return leg;
 }
 
+/* A tile that receives its own items must not write a control on the first two events of its send
+ * (2.5), and in a loopback the distance is fixed, so no offset cures it. The idle selection is put
+ * off instead, until after those events; the tile keeps its own bus silent for as long. */
+static uint8_t hold_of(const struct shape *s, const struct leg *g, int start)
+{
+    int idle = g->select + s->items - start;
+    return (uint8_t)(g->lane == s->lane && !g->is_late && (idle == 0 || idle == 1) ? 2 - idle : 0);
+}
+
 static void shape_make(struct problem *p, uint32_t index, struct leg *legs)
 {
     const struct exchange_transfer *t = &p->transfers[index];
@@ -211,6 +194,8 @@ static void shape_make(struct problem *p, uint32_t index, struct leg *legs)
     for (uint32_t i = 0; i < t->dest_count; i++) {
         legs[i].select = (int16_t)(legs[i].select + start);
         legs[i].arrival = (int16_t)(legs[i].arrival + start);
+        legs[i].hold = hold_of(s, &legs[i], start);
+        s->hold = legs[i].hold > s->hold ? legs[i].hold : s->hold;
     }
     bool several = t->dest_count > (s->is_paired ? 2u : 1u) || (s->is_paired && own_pair);
     s->sctl = (uint8_t)((several ? 3u : directions) | (s->is_paired ? 4u : 0u));
