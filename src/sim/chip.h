@@ -157,8 +157,8 @@ struct chip {
     uint64_t slice_end_ns; /* wall clock; 0 = slices counted in cycles */
     uint64_t cycles;       /* latest cycle any tile has reached */
     uint64_t idle_cycles;  /* host time passed while no tile could run */
-    bool is_quiet;         /* no tile can run, no barrier is due, no mark is pending; whoever changes
-                            * anything clears it */
+    bool is_quiet;         /* no tile can run, no barrier is due, no mark is pending; cleared by
+                            * whoever changes anything */
     struct err failed;     /* code != 0: out of memory; every later read answers it */
 
     /* Barriers. */

@@ -36,8 +36,8 @@ int host_attach(struct chip *c, uint32_t index, void *memory, uint32_t size, str
             "attach page %u: %u bytes, not whole pages", index, size);
     }
     if (index >= CHIP_PAGES || pages > CHIP_PAGES - index) {
-        return err_sys(err, ERR_DEVICE_ERROR, EINVAL, "attach page %u: %u pages, table has %u", index,
-            pages, CHIP_PAGES);
+        return err_sys(err, ERR_DEVICE_ERROR, EINVAL, "attach page %u: %u pages, table has %u",
+            index, pages, CHIP_PAGES);
     }
     for (uint32_t i = index; i < index + pages; i++) {
         if (c->page_buffer[i] != 0) {

@@ -550,8 +550,8 @@ START_TEST(early_format_faults_as_seen)
         uint16_t r;
         struct sim_rows_result got =
             ordinary_then_paired(cases[i].logical, cases[i].offset, &r);
-        ck_assert_msg(has_fault(&got, r, 7) == cases[i].faults, "logical %u offset %d: %u faults%s%s",
-            cases[i].logical, cases[i].offset, got.fault_count, got.fault_count > 0 ? ": " : "",
+        ck_assert_msg(has_fault(&got, r, 7) == cases[i].faults,
+            "logical %u offset %d: %u faults%s%s", cases[i].logical, cases[i].offset, got.fault_count, got.fault_count > 0 ? ": " : "",
             got.fault_count > 0 ? got.faults[0].text : "");
         if (!cases[i].faults) {
             ck_assert_uint_eq(got.fault_count, 0);
