@@ -11,7 +11,8 @@
  *
  * Moves: a move reads one contiguous range of one buffer and writes it to one range of each
  * destination (multicast; the source's own tile may be among several, never alone: such pieces are
- * copied by a kernel). What a tile already holds in the right form is not moved.
+ * copied by a kernel). What a tile already holds in the right form is not moved. The moves of a
+ * level are a list: one may send on what others before it complete (a relay inside one exchange).
  *
  * K split: tile kk of a GEMM block computes f32 panels of the whole block, its own share last.
  * The buffer goes on with room for the other parts, so that the reduction finds own and received
@@ -21,9 +22,10 @@
  *                                       └ REDUCE_IN, stride = bytes of the own share
  *
  * Invariants, checked by lower_verify(): (1) home blocks cover each matrix exactly; (2) each byte
- * that a call or a move reads was written at an earlier time, by host, call or move; (3) moves read
- * and write inside their buffers, word-aligned, on the tiles they name; (4) lifetimes cover all
- * uses; (5) vertices are sorted by (level, time, tile).
+ * that a call or a move reads was written at an earlier time, by host, call or move, or is relayed
+ * from a move before it in the list; (3) moves read and write inside their buffers, word-aligned,
+ * on the tiles they name; (4) lifetimes cover all uses; (5) vertices are sorted by (level, time,
+ * tile).
  */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H

@@ -9,6 +9,7 @@
 struct access {
     uint32_t buffer, first, last, time;
     bool is_move;
+    uint32_t move; /* its index */
 };
 
 struct checker {
@@ -19,6 +20,7 @@ struct checker {
     VEC(struct access) reads;
     uint32_t *last_write; /* by buffer: time after which it is complete */
     bool *by_move;        /* by buffer: last_write was an exchange */
+    uint32_t *last_move;  /* by buffer: its last move */
     uint32_t faults;
 };
 
@@ -91,7 +93,8 @@ static void collect_vertices(struct checker *c)
             }
             bool is_write = w == out || b->kind == BUFFER_SCRATCH;
             uint32_t end = w == out ? word.value + bytes : b->bytes;
-            add_access(c, is_write, (struct access){word.buffer.n, word.value, end, v->time, false});
+            add_access(c, is_write,
+                (struct access){word.buffer.n, word.value, end, v->time, false, 0});
         }
     }
 }
@@ -105,7 +108,7 @@ static void collect_moves(struct checker *c)
             const struct lower_move *m = &tg->moves[i];
             uint32_t bytes = 4 * m->words;
             add_access(c, false,
-                (struct access){m->source.n, m->offset, m->offset + bytes, level->time, true});
+                (struct access){m->source.n, m->offset, m->offset + bytes, level->time, true, i});
             bool is_own = false;
             for (uint32_t d = 0; d < m->dest_count; d++) {
                 const struct lower_dest *dest = &tg->dests[m->dest_first + d];
@@ -113,7 +116,7 @@ static void collect_moves(struct checker *c)
                         lower_buffer(tg, m->source)->tile.n;
                 add_access(c, true,
                     (struct access){dest->buffer.n, dest->offset, dest->offset + bytes,
-                        level->time, true});
+                        level->time, true, i});
             }
             if (m->words == 0 || m->dest_count == 0 || (is_own && m->dest_count == 1)) {
                 fault(c, "move", i, "is empty or goes to its own tile alone");
@@ -150,6 +153,9 @@ static void check_writes(struct checker *c)
         if (w->time > c->last_write[w->buffer]) {
             c->last_write[w->buffer] = w->time;
             c->by_move[w->buffer] = w->is_move;
+            c->last_move[w->buffer] = w->move;
+        } else if (w->time == c->last_write[w->buffer] && w->move > c->last_move[w->buffer]) {
+            c->last_move[w->buffer] = w->move;
         }
     }
     for (uint32_t i = 0; i < tg->buffer_count; i++) {
@@ -169,8 +175,12 @@ static void check_reads(struct checker *c)
         uint32_t complete = c->last_write[r->buffer];
         /* A partial is sent before the other parts arrive behind it. */
         bool is_partial = c->tg->buffers[r->buffer].kind == BUFFER_PARTIAL && r->is_move;
+        /* What moves of this exchange complete, a later one of its list may send on. */
+        bool is_relay = r->is_move && c->by_move[r->buffer] && r->time == complete &&
+            r->move > c->last_move[r->buffer];
         bool early = r->is_move ? r->time <= complete : r->time < complete;
-        if ((early || (r->time == complete && c->by_move[r->buffer])) && !is_partial) {
+        if ((early || (r->time == complete && c->by_move[r->buffer])) && !is_partial &&
+            !is_relay) {
             fault(c, "buffer", r->buffer, "read before it is complete");
         }
     }
@@ -221,6 +231,7 @@ int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err 
     struct checker c = {.tg = tg, .err = err, .scratch = scratch};
     c.last_write = ARENA_ARRAY(scratch, uint32_t, tg->buffer_count);
     c.by_move = ARENA_ARRAY(scratch, bool, tg->buffer_count);
+    c.last_move = ARENA_ARRAY(scratch, uint32_t, tg->buffer_count);
     collect_vertices(&c);
     collect_moves(&c);
     check_writes(&c);
