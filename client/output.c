@@ -23,16 +23,22 @@ static int utf8_bytes(const unsigned char *s) {
     return is_low || is_c1 ? 0 : n;
 }
 
-void output_text(FILE *out, const char *text) {
+static void escape(FILE *out, const char *text, bool is_quoted) {
     for (const unsigned char *s = (const unsigned char *)text; *s != '\0';) {
         int n = utf8_bytes(s);
-        if (n == 0 || *s < 0x20 || *s == 0x7f) {
+        if (is_quoted && (*s == '"' || *s == '\\')) {
+            fprintf(out, "\\%c", *s++);
+        } else if (n == 0 || *s < 0x20 || *s == 0x7f) {
             fprintf(out, "\\x%02x", *s++);
         } else {
             fwrite(s, 1, (size_t)n, out);
             s += n;
         }
     }
+}
+
+void output_text(FILE *out, const char *text) {
+    escape(out, text, false);
 }
 
 void output_error(const struct err *err) {
@@ -184,7 +190,7 @@ static void print_value(FILE *out, const char *key, const json_t *value) {
         fprintf(out, "<%zu characters>", strlen(text)); /* tensor bytes are not for people */
     } else if (text != NULL) {
         fputc('"', out);
-        output_text(out, text);
+        escape(out, text, true);
         fputc('"', out);
     } else {
         print_scalar(out, value);
