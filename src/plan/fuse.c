@@ -205,7 +205,11 @@ static int fuse_gemm(struct fuser *f, uint32_t at, struct err *err)
             return node_error(n, ERR_UNSUPPORTED_OP, err, "alpha must be 1 and beta 0 or 1");
         }
         transposed = graph_attr(n, "transB")->i != 0;
-        if (n->input_count > 2 && n->inputs[2].n != NO_VALUE.n && beta == 1.0) {
+        if (n->input_count > 2 && n->inputs[2].n != NO_VALUE.n) {
+            if (beta != 1.0) {
+                return node_error(
+                    n, ERR_UNSUPPORTED_OP, err, "with beta 0 the third operand must be left out");
+            }
             c = f->root[n->inputs[2].n];
         }
     }
