@@ -53,6 +53,8 @@ static const struct row {
      "space to leave on the file system"},
     {"no-progress-ms", NUMBER, offsetof(struct config, no_progress_ms), "300000", 1000, 86400000,
      "end a compile that says nothing for so long"},
+    {"keep-hours", NUMBER, offsetof(struct config, keep_hours), "720", 0, 876000,
+     "keep ended jobs so long, 0 = for ever"},
     {"sim-threads", NUMBER, offsetof(struct config, sim_threads), "0", 0, 1024,
      "threads of the simulator, 0 = processors"},
     {"log-level", NUMBER, offsetof(struct config, log_level), "6", 3, 7, "3 error .. 7 debug"},

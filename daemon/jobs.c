@@ -544,6 +544,30 @@ void jobs_tick(struct jobs *js) {
     jobs_pump(js);
 }
 
+struct forget_op {
+    struct store_op op;
+    uint64_t before_ms;
+};
+
+static int forget_run(struct store_op *op, struct cache *c, struct err *err) {
+    return cache_job_forget(c, ((struct forget_op *)op)->before_ms, err);
+}
+
+static void forget_done(struct store_op *op) {
+    free(op);
+}
+
+void jobs_forget(struct jobs *js) {
+    uint64_t keep_ms = js->daemon->config.keep_hours * 3600000;
+    struct forget_op *f = keep_ms > 0 ? calloc(1, sizeof *f) : NULL;
+    if (f != NULL) {
+        f->op.run = forget_run;
+        f->op.done = forget_done;
+        f->before_ms = daemon_wall_ms() - keep_ms;
+        store_submit(js->daemon->store, &f->op);
+    }
+}
+
 void jobs_drain(struct jobs *js) {
     struct job *next;
     for (struct job *j = js->table; j != NULL; j = next) {

@@ -104,6 +104,8 @@ int jobs_open(struct daemon *d, struct jobs **ret, struct err *err);
 void jobs_close(struct jobs *js); /* NULL accepted; nothing may be busy */
 /* Once a second: time limits, hard stops, retries. */
 void jobs_tick(struct jobs *js);
+/* Drops some records that ended longer ago than the setting keep-hours. */
+void jobs_forget(struct jobs *js);
 /* Starts whatever can start. */
 void jobs_pump(struct jobs *js);
 /* Ends everything that is under way; jobs_busy() falls to 0. */

@@ -29,6 +29,7 @@
 #include "daemon/server.h"
 
 #define STOP_MS          20000
+#define SWEEP_MS         60000
 #define DRIVER_SIGNAL_LO 44 /* the driver raises real-time signals (design.md D15) */
 #define DRIVER_SIGNAL_HI 49
 #define BACKLOG          128
@@ -60,6 +61,8 @@ struct program {
     char *socket_path; /* to remove at the end, owned */
     sd_event_source *tick;
     unsigned signals;
+    char status[1024]; /* last told to the service manager */
+    uint64_t swept_ms;
     uint64_t stop_by_ms;
 };
 
@@ -140,9 +143,14 @@ static void report_status(struct program *p) {
     struct daemon *d = &p->daemon;
     struct runner_status s;
     runner_status(d->runner, &s);
-    sd_notifyf(
-        0, "STATUS=%u jobs, device %s %s%s%s", HASH_COUNT(d->jobs->table), d->config.device,
-        runner_state_name(s.state), s.detail[0] != '\0' ? ": " : "", s.detail);
+    char status[sizeof p->status];
+    snprintf(
+        status, sizeof status, "STATUS=%u jobs, device %s %s%s%s", HASH_COUNT(d->jobs->table),
+        d->config.device, runner_state_name(s.state), s.detail[0] != '\0' ? ": " : "", s.detail);
+    if (strcmp(status, p->status) != 0) {
+        strcpy(p->status, status);
+        sd_notify(0, status);
+    }
 }
 
 /* The loop pings for all threads: not when the store has been at one group for a minute. */
@@ -163,6 +171,10 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg) {
     struct daemon *d = &p->daemon;
     server_tick(d->server);
     jobs_tick(d->jobs);
+    if (daemon_now_ms() - p->swept_ms > SWEEP_MS) {
+        p->swept_ms = daemon_now_ms();
+        jobs_forget(d->jobs);
+    }
     feed_watchdog(p);
     report_status(p);
     bool late = d->is_draining && daemon_now_ms() >= p->stop_by_ms;

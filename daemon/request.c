@@ -294,8 +294,8 @@ void request_head(struct request *r, const char *method, const char *version, si
             check_body(r, &err);
         }
     }
-    r->deadline_ms =
-        daemon_now_ms() + SERVER_BODY_MS + 1000 * (r->content_bytes / SERVER_BODY_RATE);
+    r->start_ms = daemon_now_ms();
+    r->deadline_ms = r->start_ms + SERVER_BODY_MS + 1000 * (r->content_bytes / SERVER_BODY_RATE);
     if (err.code != 0) {
         reply_err(r, &err);
     }
@@ -326,6 +326,14 @@ void request_piece(struct request *r, const char *bytes, size_t n) {
         r->body_bytes += n;
         return;
     }
+    r->received += n;
+    if (r->received > route->limit) { /* chunked: its length was not known before */
+        too_large(r);
+        return;
+    }
+    r->deadline_ms = r->start_ms + SERVER_BODY_MS +
+                     1000 * ((r->received > r->content_bytes ? r->received : r->content_bytes) /
+                             SERVER_BODY_RATE);
     if (r->body == NULL) {
         r->body = malloc(SERVER_PIECE_BYTES);
     }

@@ -88,6 +88,7 @@ static void deliver_change(struct letter *letter) {
 
 static void set_state(struct runner *r, enum runner_state state, const char *detail) {
     pthread_mutex_lock(&r->mutex);
+    bool is_usual = state == RUNNER_BUSY || r->status.state == RUNNER_BUSY; /* jobs come and go */
     bool changed = r->status.state != state || strcmp(r->status.detail, detail) != 0;
     r->status.state = state;
     snprintf(r->status.detail, sizeof r->status.detail, "%s", detail);
@@ -95,9 +96,9 @@ static void set_state(struct runner *r, enum runner_state state, const char *det
     r->is_change_posted = r->is_change_posted || post;
     pthread_mutex_unlock(&r->mutex);
     if (changed) {
-        log_notice(
-            "device", "state=%s%s%s", runner_state_name(state), detail[0] != '\0' ? " " : "",
-            detail);
+        log_print(
+            is_usual && state != RUNNER_FAILED ? LOG_DEBUG : LOG_NOTICE, "device", "state=%s%s%s",
+            runner_state_name(state), detail[0] != '\0' ? " " : "", detail);
     }
     if (post) {
         r->change.deliver = deliver_change;

@@ -67,6 +67,15 @@ static void on_log(void *arg, const char *format, va_list ap) {
 
 /* ---- Connections ------------------------------------------------------------------------- */
 
+static int count_connections(const struct server *s, uid_t uid) {
+    int n = 0;
+    const struct connection *c;
+    LIST_FOREACH(c, &s->connections, link) {
+        n += c->err.code == 0 && c->peer.uid == uid;
+    }
+    return n;
+}
+
 static void on_connection(
     void *arg, struct MHD_Connection *mhd, void **socket_context,
     enum MHD_ConnectionNotificationCode code) {
@@ -87,7 +96,12 @@ static void on_connection(
     }
     c->fd = info != NULL ? info->connect_fd : -1;
     c->since_ms = daemon_now_ms();
-    peer_read(c->fd, s->has_operator_group, s->operator_group, &c->peer, &c->err);
+    if (peer_read(c->fd, s->has_operator_group, s->operator_group, &c->peer, &c->err) == 0 &&
+        !c->peer.is_operator && count_connections(s, c->peer.uid) >= SERVER_MAX_USER_CONNECTIONS) {
+        err_set(
+            &c->err, ERR_QUEUE_FULL, "uid %d has %d connections already", (int)c->peer.uid,
+            SERVER_MAX_USER_CONNECTIONS);
+    }
     LIST_INSERT_HEAD(&s->connections, c, link);
     *socket_context = c;
 }

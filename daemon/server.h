@@ -23,13 +23,14 @@
 #include "daemon/peer.h"
 #include "proto/proto.h"
 
-#define SERVER_MAX_CONNECTIONS 1024 /* of the library; beyond them clients wait unanswered */
-#define SERVER_MAX_REQUESTS    900  /* ours: 503 beyond */
-#define SERVER_MAX_BODIES      (64u << 20)
-#define SERVER_HEAD_MS         60000 /* silence between requests, or a slow head */
-#define SERVER_BODY_MS         60000 /* plus one second for each SERVER_BODY_RATE bytes */
-#define SERVER_BODY_RATE       (256u << 10)
-#define SERVER_PIECE_BYTES     (1u << 20) /* of an upload handed to the store at a time */
+#define SERVER_MAX_CONNECTIONS      1024 /* of the library; beyond them clients wait unanswered */
+#define SERVER_MAX_REQUESTS         900  /* ours: 503 beyond */
+#define SERVER_MAX_USER_CONNECTIONS 128  /* of one user who is no operator */
+#define SERVER_MAX_BODIES           (64u << 20)
+#define SERVER_HEAD_MS              60000 /* silence between requests, or a slow head */
+#define SERVER_BODY_MS              60000 /* plus one second for each SERVER_BODY_RATE bytes */
+#define SERVER_BODY_RATE            (256u << 10)
+#define SERVER_PIECE_BYTES          (1u << 20) /* of an upload handed to the store at a time */
 
 struct cache_temp;
 struct stream;
@@ -47,7 +48,9 @@ struct request {
     enum request_state state;
     bool is_head;
     bool is_suspended;
+    uint64_t start_ms;    /* of the body */
     uint64_t deadline_ms; /* of the body */
+    uint64_t received;    /* bytes of an upload */
     uint64_t content_bytes;
     char *body; /* owned: gathered JSON text, or a piece of an upload */
     size_t body_bytes;

@@ -183,6 +183,8 @@ int cache_job_list(
     struct cache *c, uid_t uid, bool everyone, const char *state, int64_t after, int limit,
     cache_job_fn *fn, void *arg, struct err *err);
 int cache_job_delete(struct cache *c, const char *id, struct err *err);
+/* Deletes at most some hundred jobs that ended before. */
+int cache_job_forget(struct cache *c, uint64_t before_ms, struct err *err);
 /* At start: active jobs become `interrupted` with `error` and an event each, those being
  * cancelled `cancelled`, rows with unknown states `failed`; queued and held ones stay. */
 int cache_job_recover(

@@ -174,6 +174,10 @@ int cache_job_delete(struct cache *c, const char *id, struct err *err) {
     return stmt_run(c, STMT_JOB_DELETE, err, "s", id);
 }
 
+int cache_job_forget(struct cache *c, uint64_t before_ms, struct err *err) {
+    return stmt_run(c, STMT_JOB_FORGET, err, "i", (int64_t)before_ms);
+}
+
 int cache_job_recover(
     struct cache *c, const char *error, const char *event, uint64_t *ret_count, struct err *err) {
     int64_t now = (int64_t)cache_now_ms(c);

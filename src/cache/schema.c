@@ -18,6 +18,7 @@ static const char *const jobs_steps[] = {
     " finished_ms INTEGER NOT NULL DEFAULT 0, last_event INTEGER NOT NULL DEFAULT 0);"
     "CREATE INDEX job_uid ON job (uid, alias);"
     "CREATE INDEX job_state ON job (state);"
+    "CREATE INDEX job_finished ON job (finished_ms);"
     "CREATE INDEX job_package ON job (package) WHERE package IS NOT NULL;"
     "CREATE TABLE event (job TEXT NOT NULL REFERENCES job (id) ON DELETE CASCADE,"
     " seq INTEGER NOT NULL, ms INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (job, seq))"

@@ -76,6 +76,39 @@ done
 is "stream given up" 0 "$open"
 is "job goes on" compiling "$(api "/v1/jobs/$first" | field 'd["state"]')"
 
+# ---- clients that vanish at any point of a request leave nothing behind
+python3 -IS - "$sock" "$first" <<'PYTHON'
+import random, socket, sys
+random.seed(1)
+requests = [
+    b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /v1/jobs/%s/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n" % sys.argv[2].encode(),
+    b"GET /v1/jobs/%s?wait=2s HTTP/1.1\r\nHost: x\r\n\r\n" % sys.argv[2].encode(),
+    b"PUT /v1/blobs/%064d HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n" % 7 + bytes(1500000),
+    b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
+]
+for n in range(300):
+    request = requests[n % len(requests)]
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(0.2)
+    s.connect(sys.argv[1])
+    try:
+        s.sendall(request[:random.randrange(len(request) + 1)])
+        if n % 3 == 0:
+            s.recv(random.randrange(1, 2000))
+    except OSError:
+        pass
+    s.close()
+PYTHON
+is "after 300 of them" OK "$(api /_ping)"
+for _ in $(seq 60); do
+    left=$(api /v1/metrics | sed -n 's/^ipud_http_inflight //p')
+    [ "$left" = 1 ] && break
+    sleep 0.25
+done
+is "requests left" 1 "$left"
+is "uploads left" "" "$(ls "$work/state/staging" | grep tmp-)"
+
 # ---- a cancelled compile leaves no process
 child=$(pgrep -P "$pid" | head -n 1)
 [ -n "$child" ] || fail "no worker runs"
@@ -122,7 +155,21 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     is "cancel of another" 404 "$($as -X POST -o /dev/null -w '%{http_code}' "http://ipud/v1/jobs/$first/cancel")"
     is "list of another" 403 "$($as -o /dev/null -w '%{http_code}' "http://ipud/v1/jobs?user=*")"
     is "reset" 403 "$($as -X POST -o /dev/null -w '%{http_code}' http://ipud/v1/device/reset)"
-    is "own list" 0 "$($as http://ipud/v1/jobs | field 'len(d["items"])')"
+    # ---- users take turns: who queued late and has used nothing goes before the other's heap
+    for n in $(seq 12); do
+        submit "{\"model\":$small,\"name\":\"heap $n\"}" -o /dev/null
+    done
+    late=$($as -H 'Content-Type: application/json' -d "{\"model\":$small,\"name\":\"late\"}" \
+        http://ipud/v1/jobs | field 'd["id"]')
+    for _ in 1 2; do
+        busy=$(api "/v1/jobs?state=compiling" | field 'd["items"][0]["id"]')
+        api "/v1/jobs/$busy/cancel" -X POST -o /dev/null
+        api "/v1/jobs/$busy?wait=10s" -o /dev/null
+        sleep 0.3
+        [ "$(api "/v1/jobs/$late" | field 'd["started"] is not None')" = true ] && break
+    done
+    is "the late one has started" true "$(api "/v1/jobs/$late" | field 'd["started"] is not None')"
+    is "own list" 1 "$($as http://ipud/v1/jobs | field 'len(d["items"])')"
 fi
 stop
 finish
