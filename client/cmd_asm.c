@@ -9,9 +9,9 @@
 #include "base/cleanup.h"
 #include "client/commands.h"
 
-#define MAX_SOURCE  (16u << 20)
-#define MAX_DEFS    256
-#define ARENA_BYTES (1024u << 20)
+#define MAX_SOURCE   (16u << 20)
+#define MAX_DEFS     256
+#define ARENA_BYTES  (1024u << 20)
 #define DEFAULT_ADDR 0x4c010 /* first loadable byte of a tile */
 
 static int read_file(const char *path, char **ret, size_t *ret_bytes, struct err *err) {
@@ -38,8 +38,8 @@ static int read_file(const char *path, char **ret, size_t *ret_bytes, struct err
 }
 
 /* The unit that the code starts with, and the address of its first word. */
-static int read_place(
-    const struct args *a, enum isa_unit *ret_unit, int64_t *ret_addr, struct err *err) {
+static int
+read_place(const struct args *a, enum isa_unit *ret_unit, int64_t *ret_addr, struct err *err) {
     bool is_worker = args_has(a, "worker");
     if (is_worker && args_has(a, "supervisor")) {
         return err_set(err, ERR_USAGE, "--worker and --supervisor exclude each other");
@@ -75,8 +75,8 @@ static int read_defs(
 }
 
 /* One behind the other from addr, each at a multiple of 8. */
-static size_t place_sections(
-    const struct asm_object *object, uint32_t addr, struct asm_placement places[4]) {
+static size_t
+place_sections(const struct asm_object *object, uint32_t addr, struct asm_placement places[4]) {
     static const char *const names[] = {".text", ".rodata", ".data", ".bss"};
     for (size_t i = 0; i < 4; i++) {
         places[i] = (struct asm_placement){names[i], addr, 0};
@@ -187,8 +187,8 @@ static int gather_words(const struct args *a, char **ret, size_t *ret_bytes, str
     for (int i = 0; i < a->operand_count; i++) {
         uint32_t word;
         if (!is_word(a->operands[i], &word)) {
-            return err_set(err, ERR_USAGE, "'%.80s' is neither a file nor a hexadecimal word",
-                           a->operands[i]);
+            return err_set(
+                err, ERR_USAGE, "'%.80s' is neither a file nor a hexadecimal word", a->operands[i]);
         }
         store_le32(bytes + 4 * i, word);
     }

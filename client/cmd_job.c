@@ -25,10 +25,14 @@ static int begin(
 /* ---- List -------------------------------------------------------------------------------- */
 
 static const struct output_column job_columns[] = {
-    {"JOB", "alias", OUTPUT_TEXT},      {"ID", "id", OUTPUT_TEXT},
-    {"UID", "uid", OUTPUT_TEXT},        {"STATE", "state", OUTPUT_TEXT},
-    {"CREATED", "created", OUTPUT_TIME}, {"NAME", "name", OUTPUT_TEXT},
-    {"REASON", "reason.code", OUTPUT_TEXT}, {"ERROR", "error.code", OUTPUT_TEXT},
+    {"JOB", "alias", OUTPUT_TEXT},
+    {"ID", "id", OUTPUT_TEXT},
+    {"UID", "uid", OUTPUT_TEXT},
+    {"STATE", "state", OUTPUT_TEXT},
+    {"CREATED", "created", OUTPUT_TIME},
+    {"NAME", "name", OUTPUT_TEXT},
+    {"REASON", "reason.code", OUTPUT_TEXT},
+    {"ERROR", "error.code", OUTPUT_TEXT},
 };
 
 #define JOB_COLUMNS ((int)(sizeof job_columns / sizeof job_columns[0]))
@@ -141,8 +145,8 @@ int cmd_job_outputs(const struct args *a, struct err *err) {
         return r;
     }
     output_list(
-        list, json_object_get(list, "items"), columns,
-        (int)(sizeof columns / sizeof columns[0]), as_json);
+        list, json_object_get(list, "items"), columns, (int)(sizeof columns / sizeof columns[0]),
+        as_json);
     return 0;
 }
 
@@ -180,7 +184,8 @@ int cmd_job_events(const struct args *a, struct err *err) {
     if (r < 0 || (r = begin(a, "", &h, path, err)) < 0) {
         return r;
     }
-    struct follow f = {.http = h,
+    struct follow f = {
+        .http = h,
         .job = a->operands[0],
         .next = 1,
         .once = !args_has(a, "follow"),
@@ -203,7 +208,8 @@ int cmd_job_wait(const struct args *a, struct err *err) {
     }
     bool is_verbose = args_has(a, "verbose");
     progress_init(&progress, args_has(a, "quiet") || is_verbose);
-    struct follow f = {.http = h,
+    struct follow f = {
+        .http = h,
         .job = a->operands[0],
         .next = 1,
         .progress = &progress,

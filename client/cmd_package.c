@@ -14,13 +14,14 @@ static void decref_cleanup(json_t **j) {
     json_decref(*j);
 }
 
-static int package_path(
-    const struct args *a, const char *after, char path[HTTP_MAX_PATH], struct err *err) {
+static int
+package_path(const struct args *a, const char *after, char path[HTTP_MAX_PATH], struct err *err) {
     struct digest d;
     char hex[DIGEST_HEX + 1];
     if (!digest_parse(a->operands[0], &d)) {
-        return err_set(err, ERR_USAGE, "'%.80s' is no digest: %d hexadecimal digits are expected",
-                       a->operands[0], DIGEST_HEX);
+        return err_set(
+            err, ERR_USAGE, "'%.80s' is no digest: %d hexadecimal digits are expected",
+            a->operands[0], DIGEST_HEX);
     }
     digest_hex(&d, hex);
     http_path(path, "/v1/packages/", hex, after);
@@ -55,9 +56,9 @@ static int list_page(
 
 int cmd_package_list(const struct args *a, struct err *err) {
     static const struct output_column columns[] = {
-        {"DIGEST", "digest", OUTPUT_TEXT},   {"KEY", "key", OUTPUT_DIGEST},
-        {"BYTES", "bytes", OUTPUT_TEXT},     {"TILES", "program.tiles", OUTPUT_TEXT},
-        {"CREATED", "created", OUTPUT_TIME}, {"USED", "used", OUTPUT_TIME},
+        {"DIGEST", "digest", OUTPUT_TEXT},     {"KEY", "key", OUTPUT_DIGEST},
+        {"BYTES", "bytes", OUTPUT_TEXT},       {"TILES", "program.tiles", OUTPUT_TEXT},
+        {"CREATED", "created", OUTPUT_TIME},   {"USED", "used", OUTPUT_TIME},
         {"IMPORTED", "imported", OUTPUT_TEXT},
     };
     CLEANUP(http_cleanup) struct http *h = NULL;
@@ -73,8 +74,7 @@ int cmd_package_list(const struct args *a, struct err *err) {
         r = list_page(a, h, after, sizeof after, items, err);
     } while (r == 0 && after[0] != '\0');
     if (r == 0) {
-        output_list(
-            list, items, columns, (int)(sizeof columns / sizeof columns[0]), as_json);
+        output_list(list, items, columns, (int)(sizeof columns / sizeof columns[0]), as_json);
     }
     return r;
 }
@@ -118,8 +118,9 @@ int cmd_package_import(const struct args *a, struct err *err) {
         return err_sys(err, ERR_IO, errno, "'%s'", a->operands[1]);
     }
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > PROTO_MAX_PACKAGE_BYTES) {
-        return err_set(err, ERR_IO, "'%s' is no regular file of at most %llu bytes",
-                       a->operands[1], (unsigned long long)PROTO_MAX_PACKAGE_BYTES);
+        return err_set(
+            err, ERR_IO, "'%s' is no regular file of at most %llu bytes", a->operands[1],
+            (unsigned long long)PROTO_MAX_PACKAGE_BYTES);
     }
     if ((r = http_open(a->socket, &h, err)) < 0 ||
         (r = http_put(h, path, fd, (uint64_t)st.st_size, &answer, err)) < 0) {

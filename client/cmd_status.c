@@ -16,8 +16,8 @@ static void decref_cleanup(json_t **j) {
 
 /* ---- ps ---------------------------------------------------------------------------------- */
 
-static int add_jobs(
-    struct http *h, const char *state, const json_t *count, json_t *items, struct err *err) {
+static int
+add_jobs(struct http *h, const char *state, const json_t *count, json_t *items, struct err *err) {
     CLEANUP(decref_cleanup) json_t *page = NULL;
     enum proto_state known;
     char path[HTTP_MAX_PATH];
@@ -39,18 +39,22 @@ static void print_head(const json_t *device, const json_t *queue) {
     output_text(stdout, state != NULL ? state : "?");
     fputs(", resident ", stdout);
     output_text(stdout, resident != NULL ? json_string_value(resident) : "none");
-    printf(", %lld jobs, %lld of %lld compile slots%s\n",
-           (long long)json_integer_value(json_object_get(queue, "depth")),
-           (long long)json_integer_value(json_object_get(queue, "workers")),
-           (long long)json_integer_value(json_object_get(queue, "worker_limit")),
-           json_is_true(json_object_get(queue, "paused")) ? ", paused" : "");
+    printf(
+        ", %lld jobs, %lld of %lld compile slots%s\n",
+        (long long)json_integer_value(json_object_get(queue, "depth")),
+        (long long)json_integer_value(json_object_get(queue, "workers")),
+        (long long)json_integer_value(json_object_get(queue, "worker_limit")),
+        json_is_true(json_object_get(queue, "paused")) ? ", paused" : "");
 }
 
 int cmd_ps(const struct args *a, struct err *err) {
     static const struct output_column columns[] = {
-        {"JOB", "alias", OUTPUT_TEXT},   {"STATE", "state", OUTPUT_TEXT},
-        {"SINCE", "state_since", OUTPUT_TIME}, {"NAME", "name", OUTPUT_TEXT},
-        {"WAITS FOR", "reason.code", OUTPUT_TEXT}, {"PLACE", "reason.position", OUTPUT_TEXT},
+        {"JOB", "alias", OUTPUT_TEXT},
+        {"STATE", "state", OUTPUT_TEXT},
+        {"SINCE", "state_since", OUTPUT_TIME},
+        {"NAME", "name", OUTPUT_TEXT},
+        {"WAITS FOR", "reason.code", OUTPUT_TEXT},
+        {"PLACE", "reason.position", OUTPUT_TEXT},
     };
     CLEANUP(http_cleanup) struct http *h = NULL;
     CLEANUP(decref_cleanup) json_t *device = NULL;
@@ -93,8 +97,8 @@ int cmd_version(const struct args *a, struct err *err) {
     r = http_get(h, "/v1/version", &daemon, err);
     CLEANUP(decref_cleanup)
     json_t *both = json_pack(
-        "{s:{s:s, s:s}, s:O?}", "client", "version", PROTO_SERVER_VERSION, "api",
-        PROTO_API_VERSION, "daemon", r == 0 ? daemon : NULL);
+        "{s:{s:s, s:s}, s:O?}", "client", "version", PROTO_SERVER_VERSION, "api", PROTO_API_VERSION,
+        "daemon", r == 0 ? daemon : NULL);
     output_document(both, as_json);
     return r;
 }
@@ -109,8 +113,7 @@ int cmd_health(const struct args *a, struct err *err) {
     CLEANUP(decref_cleanup) json_t *ready = NULL;
     bool as_json;
     int r = args_is_json(a, &as_json, err);
-    if (r < 0 || (r = http_open(a->socket, &h, err)) < 0 ||
-        (r = get_ready(h, &ready, err)) < 0) {
+    if (r < 0 || (r = http_open(a->socket, &h, err)) < 0 || (r = get_ready(h, &ready, err)) < 0) {
         return r;
     }
     output_document(ready, as_json);
@@ -120,8 +123,9 @@ int cmd_health(const struct args *a, struct err *err) {
     }
     const char *condition = json_string_value(json_object_get(unmet, "condition"));
     const char *detail = json_string_value(json_object_get(unmet, "detail"));
-    return err_set(err, ERR_DEVICE_BUSY, "not ready: %s: %s",
-                   condition != NULL ? condition : "?", detail != NULL ? detail : "?");
+    return err_set(
+        err, ERR_DEVICE_BUSY, "not ready: %s: %s", condition != NULL ? condition : "?",
+        detail != NULL ? detail : "?");
 }
 
 /* ---- doctor ------------------------------------------------------------------------------ */
@@ -133,13 +137,14 @@ struct doctor {
     struct err err;
 };
 
-static void step(struct doctor *d, const char *name, int result, bool is_warning,
-                 const char *detail) {
+static void
+step(struct doctor *d, const char *name, int result, bool is_warning, const char *detail) {
     const char *word = result == 0 ? "ok" : is_warning ? "warn" : "fail";
     json_t *text = json_string(detail);
     json_array_append_new(
-        d->steps, json_pack("{s:s, s:s, s:o}", "step", name, "result", word, "detail",
-                            text != NULL ? text : json_string("?")));
+        d->steps, json_pack(
+                      "{s:s, s:s, s:o}", "step", name, "result", word, "detail",
+                      text != NULL ? text : json_string("?")));
     if (!d->as_json) {
         printf("%-5s %-10s ", word, name);
         output_text(stdout, detail);
@@ -163,8 +168,9 @@ static void ask_version(struct doctor *d, struct http *h) {
         return;
     }
     bool is_same = strtol(api, NULL, 10) == strtol(PROTO_API_VERSION, NULL, 10);
-    snprintf(detail, sizeof detail, "ipud %.40s, API %.20s; client %s, API %s", version, api,
-             PROTO_SERVER_VERSION, PROTO_API_VERSION);
+    snprintf(
+        detail, sizeof detail, "ipud %.40s, API %.20s; client %s, API %s", version, api,
+        PROTO_SERVER_VERSION, PROTO_API_VERSION);
     if (!is_same) {
         err_set(&d->err, ERR_PROTOCOL, "%s", detail);
     }
@@ -176,8 +182,9 @@ static void ask_who(struct doctor *d, struct http *h) {
     char detail[128];
     int r = http_get(h, "/v1/whoami", &v, &d->err);
     const char *role = json_string_value(json_object_get(v, "role"));
-    snprintf(detail, sizeof detail, "uid %lld, role %.40s",
-             (long long)json_integer_value(json_object_get(v, "uid")), role != NULL ? role : "?");
+    snprintf(
+        detail, sizeof detail, "uid %lld, role %.40s",
+        (long long)json_integer_value(json_object_get(v, "uid")), role != NULL ? role : "?");
     step(d, "identity", r, false, r < 0 ? d->err.text : detail);
 }
 
@@ -189,8 +196,9 @@ static void ask_device(struct doctor *d, struct http *h) {
     const char *state = json_string_value(json_object_get(v, "state"));
     const char *more = json_string_value(json_object_get(v, "detail"));
     state = state != NULL ? state : "?";
-    snprintf(detail, sizeof detail, "%.80s is %.20s%s%.200s", device != NULL ? device : "?", state,
-             more != NULL && more[0] != '\0' ? ": " : "", more != NULL ? more : "");
+    snprintf(
+        detail, sizeof detail, "%.80s is %.20s%s%.200s", device != NULL ? device : "?", state,
+        more != NULL && more[0] != '\0' ? ": " : "", more != NULL ? more : "");
     bool is_good = strcmp(state, "ready") == 0 || strcmp(state, "busy") == 0;
     if (r == 0 && !is_good) {
         bool is_busy = strcmp(state, "waiting") == 0;
@@ -208,8 +216,11 @@ static void ask_ready(struct doctor *d, struct http *h) {
         step(d, "ready", r, true, d->err.text);
     } else {
         bool is_ready = json_is_true(json_object_get(v, "ready"));
-        step(d, "ready", is_ready ? 0 : -ERR_DEVICE_BUSY, true,
-             is_ready ? "jobs are taken and started" : detail != NULL ? detail : "not ready");
+        step(
+            d, "ready", is_ready ? 0 : -ERR_DEVICE_BUSY, true,
+            is_ready         ? "jobs are taken and started"
+            : detail != NULL ? detail
+                             : "not ready");
     }
 }
 
@@ -217,8 +228,9 @@ static void ask_queue(struct doctor *d, struct http *h) {
     CLEANUP(decref_cleanup) json_t *v = NULL;
     char detail[96];
     int r = http_get(h, "/v1/queue", &v, &d->err);
-    snprintf(detail, sizeof detail, "%lld jobs",
-             (long long)json_integer_value(json_object_get(v, "depth")));
+    snprintf(
+        detail, sizeof detail, "%lld jobs",
+        (long long)json_integer_value(json_object_get(v, "depth")));
     step(d, "queue", r, false, r < 0 ? d->err.text : detail);
 }
 
@@ -226,8 +238,9 @@ static void examine(struct doctor *d, const char *socket) {
     struct http *h = NULL;
     char detail[192];
     int r = http_open(socket, &h, &d->err);
-    snprintf(detail, sizeof detail, "'%.120s', %zu of %d bytes", socket, strlen(socket),
-             HTTP_SOCKET_MAX);
+    snprintf(
+        detail, sizeof detail, "'%.120s', %zu of %d bytes", socket, strlen(socket),
+        HTTP_SOCKET_MAX);
     step(d, "path", r, false, r < 0 ? d->err.text : detail);
     if (r == 0) {
         r = http_explain(socket, &d->err);

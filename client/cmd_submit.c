@@ -36,8 +36,8 @@ static void decref_cleanup(json_t **j) {
 
 /* ---- Blobs ------------------------------------------------------------------------------- */
 
-static int send_fd(
-    struct submit *s, int fd, const char *what, struct digest *ret, struct err *err) {
+static int
+send_fd(struct submit *s, int fd, const char *what, struct digest *ret, struct err *err) {
     struct stat st;
     uint64_t bytes = 0;
     char hex[DIGEST_HEX + 1], path[HTTP_MAX_PATH];
@@ -45,8 +45,9 @@ static int send_fd(
         return err_set(err, ERR_IO, "%s is no regular file", what);
     }
     if ((uint64_t)st.st_size > PROTO_MAX_BLOB_BYTES) {
-        return err_set(err, ERR_TOO_LARGE, "%s: %lld bytes, at most %llu", what,
-                       (long long)st.st_size, (unsigned long long)PROTO_MAX_BLOB_BYTES);
+        return err_set(
+            err, ERR_TOO_LARGE, "%s: %lld bytes, at most %llu", what, (long long)st.st_size,
+            (unsigned long long)PROTO_MAX_BLOB_BYTES);
     }
     int r = digest_of_fd(fd, ret, &bytes, err);
     if (r < 0) {
@@ -75,8 +76,8 @@ static int send_file(
     return send_fd(s, fd, what, ret, err);
 }
 
-static int send_text(
-    struct submit *s, const char *text, size_t n, struct digest *ret, struct err *err) {
+static int
+send_text(struct submit *s, const char *text, size_t n, struct digest *ret, struct err *err) {
     CLEANUP(cleanup_fclose) FILE *temp = tmpfile();
     if (temp == NULL || fwrite(text, 1, n, temp) != n || fflush(temp) != 0) {
         return err_sys(err, ERR_IO, errno, "temporary file for the model");
@@ -102,8 +103,8 @@ static int read_all(FILE *in, const char *name, char **ret, size_t *ret_bytes, s
         return err_sys(err, ERR_IO, errno, "'%s'", name);
     }
     if (n > PROTO_MAX_MODEL_BYTES) {
-        return err_set(err, ERR_TOO_LARGE, "model '%s': more than %u bytes", name,
-                       PROTO_MAX_MODEL_BYTES);
+        return err_set(
+            err, ERR_TOO_LARGE, "model '%s': more than %u bytes", name, PROTO_MAX_MODEL_BYTES);
     }
     *ret = TAKE(text);
     *ret_bytes = n;
@@ -146,9 +147,11 @@ static int label_path(struct submit *s, const char *label, char **ret, struct er
     }
     if (strchr(label, '/') != NULL || strcmp(label, ".") == 0 || strcmp(label, "..") == 0 ||
         label[0] == '\0') {
-        return err_set(err, ERR_BAD_GRAPH,
-                       "tensor file '%.80s': a label is a plain name; --file '%.80s=PATH' says "
-                       "where the file is", label, label);
+        return err_set(
+            err, ERR_BAD_GRAPH,
+            "tensor file '%.80s': a label is a plain name; --file '%.80s=PATH' says "
+            "where the file is",
+            label, label);
     }
     const char *slash = strrchr(s->model_path, '/');
     int n = slash != NULL ? (int)(slash - s->model_path) + 1 : 0;
@@ -240,8 +243,8 @@ static int check_outputs(const struct submit *s, struct err *err) {
 
 /* ---- The job document -------------------------------------------------------------------- */
 
-static int add_number(
-    const struct args *a, json_t *o, const char *name, int64_t high, struct err *err) {
+static int
+add_number(const struct args *a, json_t *o, const char *name, int64_t high, struct err *err) {
     int64_t value = -1;
     int r = args_number(a, name, 0, high, &value, err);
     if (r == 0 && value >= 0) {
@@ -340,8 +343,8 @@ static int post(struct submit *s, uint64_t retry_ms, json_t **ret, struct err *e
     int r = make_key(s->args, key, sizeof key, err);
     uint64_t until = http_now_ms() + retry_ms;
     while (r == 0) {
-        int sent = http_json(
-            s->http, "POST", "/v1/jobs", key[0] != '\0' ? key : NULL, s->job, ret, err);
+        int sent =
+            http_json(s->http, "POST", "/v1/jobs", key[0] != '\0' ? key : NULL, s->job, ret, err);
         bool again = key[0] != '\0' && sent < 0 && proto_retriable(-sent);
         if (!again || http_now_ms() >= until) {
             return sent;
@@ -410,8 +413,7 @@ static int submit(struct submit *s, struct err *err) {
 }
 
 int cmd_submit(const struct args *a, struct err *err) {
-    struct submit s = {
-        .args = a, .model_path = a->operands[0], .is_quiet = args_has(a, "quiet")};
+    struct submit s = {.args = a, .model_path = a->operands[0], .is_quiet = args_has(a, "quiet")};
     int r = submit(&s, err);
     http_close(s.http);
     json_decref(s.model);

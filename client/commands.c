@@ -161,8 +161,9 @@ static size_t distance(const char *a, const char *b) {
 
 static int unknown_verb(const char *first, const char *second, struct err *err) {
     char name[96];
-    snprintf(name, sizeof name, "%.40s%s%.40s", first, second != NULL ? " " : "",
-             second != NULL ? second : "");
+    snprintf(
+        name, sizeof name, "%.40s%s%.40s", first, second != NULL ? " " : "",
+        second != NULL ? second : "");
     const struct command *nearest = commands;
     size_t least = (size_t)-1;
     for (const struct command *c = commands; c->name != NULL; c++) {
@@ -174,8 +175,9 @@ static int unknown_verb(const char *first, const char *second, struct err *err) 
             nearest = c;
         }
     }
-    return err_set(err, ERR_USAGE, "no command '%s'; '%s' is the nearest, help lists all", name,
-                   nearest->name);
+    return err_set(
+        err, ERR_USAGE, "no command '%s'; '%s' is the nearest, help lists all", name,
+        nearest->name);
 }
 
 /* Takes the verb's words off argv; options that stand before it are left where they are. */
@@ -194,15 +196,15 @@ static int find_verb(int *argc, char **argv, const struct command **ret, struct 
         const char *space = strchr(c->name, ' ');
         size_t first = space != NULL ? (size_t)(space - c->name) : strlen(c->name);
         bool is_first = strlen(argv[at]) == first && strncmp(argv[at], c->name, first) == 0;
-        bool is_both = is_first && space != NULL && at + 1 < *argc &&
-                       strcmp(argv[at + 1], space + 1) == 0;
+        bool is_both =
+            is_first && space != NULL && at + 1 < *argc && strcmp(argv[at + 1], space + 1) == 0;
         if (is_first && (space == NULL ? words == 0 : is_both)) {
             *ret = c;
             words = space == NULL ? 1 : 2;
         }
     }
-    bool is_bare_noun = words == 1 && strcmp(argv[at], "device") == 0 && at + 1 < *argc &&
-                        argv[at + 1][0] != '-';
+    bool is_bare_noun =
+        words == 1 && strcmp(argv[at], "device") == 0 && at + 1 < *argc && argv[at + 1][0] != '-';
     if (words == 0 || is_bare_noun) {
         return unknown_verb(argv[at], at + 1 < *argc ? argv[at + 1] : NULL, err);
     }
@@ -255,8 +257,9 @@ static int parse_options(int argc, char **argv, struct args *a, struct err *err)
     for (int c; (c = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         const struct command_option *o = option_of(c, index, n);
         if (o == NULL) {
-            return err_set(err, ERR_USAGE, "'%.80s' %s", argv[optind - 1],
-                           c == ':' ? "needs a value" : "is no option of this command");
+            return err_set(
+                err, ERR_USAGE, "'%.80s' %s", argv[optind - 1],
+                c == ':' ? "needs a value" : "is no option of this command");
         }
         if (a->given_count == ARGS_MAX_GIVEN) {
             return err_set(err, ERR_USAGE, "more than %d options", ARGS_MAX_GIVEN);
@@ -271,8 +274,8 @@ static int parse_options(int argc, char **argv, struct args *a, struct err *err)
 static int check_operands(const struct args *a, struct err *err) {
     const struct command *c = a->command;
     if (a->operand_count < c->least || (c->most >= 0 && a->operand_count > c->most)) {
-        return err_set(err, ERR_USAGE, "usage: ipuctl %s %s; --help explains it", c->name,
-                       c->operands);
+        return err_set(
+            err, ERR_USAGE, "usage: ipuctl %s %s; --help explains it", c->name, c->operands);
     }
     return 0;
 }
@@ -341,8 +344,9 @@ int args_number(
     errno = 0;
     long long value = strtoll(text, &end, 0);
     if (errno != 0 || end == text || *end != '\0' || value < low || value > high) {
-        return err_set(err, ERR_USAGE, "--%s: '%.40s' is no integer from %lld to %lld", name, text,
-                       (long long)low, (long long)high);
+        return err_set(
+            err, ERR_USAGE, "--%s: '%.40s' is no integer from %lld to %lld", name, text,
+            (long long)low, (long long)high);
     }
     *ret = value;
     return 0;
@@ -365,15 +369,17 @@ static void print_options(FILE *out, const struct command_option *rows) {
         if (rows->letter != 0) {
             snprintf(letter, sizeof letter, "-%c, ", rows->letter);
         }
-        snprintf(left, sizeof left, "%s--%s%s%s", letter, rows->name,
-                 rows->value != NULL ? " " : "", rows->value != NULL ? rows->value : "");
+        snprintf(
+            left, sizeof left, "%s--%s%s%s", letter, rows->name, rows->value != NULL ? " " : "",
+            rows->value != NULL ? rows->value : "");
         fprintf(out, "  %-32s %s\n", left, rows->help);
     }
 }
 
 static void print_command(const struct command *c) {
-    printf("usage: ipuctl %s%s%s%s\n\n%s\n\n", c->name, c->options->name != NULL ? " [options]" : "",
-           c->operands[0] != '\0' ? " " : "", c->operands, c->summary);
+    printf(
+        "usage: ipuctl %s%s%s%s\n\n%s\n\n", c->name, c->options->name != NULL ? " [options]" : "",
+        c->operands[0] != '\0' ? " " : "", c->operands, c->summary);
     print_options(stdout, c->options);
     print_options(stdout, command_globals);
 }
@@ -397,8 +403,9 @@ int cmd_help(const struct args *a, struct err *err) {
     const struct command *c = a->help ? a->command : NULL;
     if (c == NULL && a->operand_count > 0) {
         char name[96];
-        snprintf(name, sizeof name, "%.40s%s%.40s", a->operands[0],
-                 a->operand_count > 1 ? " " : "", a->operand_count > 1 ? a->operands[1] : "");
+        snprintf(
+            name, sizeof name, "%.40s%s%.40s", a->operands[0], a->operand_count > 1 ? " " : "",
+            a->operand_count > 1 ? a->operands[1] : "");
         for (c = commands; c->name != NULL && strcmp(c->name, name) != 0; c++) {
         }
         if (c->name == NULL) {

@@ -21,7 +21,7 @@
 #define ARGS_MAX_GIVEN 1024
 
 struct command_option {
-    char letter;       /* 0 = long form only */
+    char letter; /* 0 = long form only */
     const char *name;
     const char *value; /* what the value is called in help, NULL = a flag */
     const char *help;
@@ -70,8 +70,10 @@ int args_number(
 /* -o json or text. */
 int args_is_json(const struct args *a, bool *ret, struct err *err);
 
-#define OPTION_FORMAT {'o', "format", "json|text", "how to print; JSON members are the API's"}
-#define OPTION_END    {0, NULL, NULL, NULL}
+#define OPTION_FORMAT                                                                              \
+    { 'o', "format", "json|text", "how to print; JSON members are the API's" }
+#define OPTION_END                                                                                 \
+    { 0, NULL, NULL, NULL }
 
 int cmd_submit(const struct args *a, struct err *err);
 int cmd_job_list(const struct args *a, struct err *err);

@@ -41,8 +41,8 @@ static bool account_has(const struct passwd *pw, gid_t group) {
 }
 
 /* `what` is a folder or a socket that this process may not use. */
-static int explain_permission(
-    const char *what, const char *path, const struct stat *st, struct err *err) {
+static int
+explain_permission(const char *what, const char *path, const struct stat *st, struct err *err) {
     const struct passwd *pw = getpwuid(geteuid());
     char account[64], group[64];
     snprintf(account, sizeof account, "%.48s", pw != NULL ? pw->pw_name : "?");
@@ -54,10 +54,9 @@ static int explain_permission(
     } else {
         snprintf(group, sizeof group, "%u", (unsigned)st->st_gid);
     }
-    const char *help = has_process ? "the mode keeps the group out"
-                       : has_account
-                           ? "log in again, or start a shell with newgrp"
-                           : "ask an administrator to add the account to the group";
+    const char *help = has_process   ? "the mode keeps the group out"
+                       : has_account ? "log in again, or start a shell with newgrp"
+                                     : "ask an administrator to add the account to the group";
     return err_set(
         err, ERR_PERMISSION,
         "permission denied on %s '%.120s' (mode %04o, group %s): account '%s' %s that group, "
@@ -83,8 +82,10 @@ static int walk(const char *path, struct err *err) {
     }
     if (stat(path, &st) != 0) {
         return err_sys(
-            err, ERR_UNREACHABLE, errno, "socket '%s' (is ipud running? other paths: -H, "
-            "$IPUD_SOCKET)", path);
+            err, ERR_UNREACHABLE, errno,
+            "socket '%s' (is ipud running? other paths: -H, "
+            "$IPUD_SOCKET)",
+            path);
     }
     if (!S_ISSOCK(st.st_mode)) {
         return err_set(err, ERR_UNREACHABLE, "'%s' is no socket", path);
@@ -95,8 +96,8 @@ static int walk(const char *path, struct err *err) {
 int http_explain(const char *path, struct err *err) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(path) > HTTP_SOCKET_MAX) {
-        return err_set(err, ERR_USAGE, "socket path of %zu bytes, at most %d", strlen(path),
-                       HTTP_SOCKET_MAX);
+        return err_set(
+            err, ERR_USAGE, "socket path of %zu bytes, at most %d", strlen(path), HTTP_SOCKET_MAX);
     }
     int r = walk(path, err);
     if (r < 0) {
@@ -115,8 +116,9 @@ int http_explain(const char *path, struct err *err) {
         return explain_permission("socket", path, &st, err);
     }
     if (errno == ECONNREFUSED) {
-        return err_set(err, ERR_UNREACHABLE,
-                       "nobody listens on '%s': ipud has ended (systemctl status ipud)", path);
+        return err_set(
+            err, ERR_UNREACHABLE, "nobody listens on '%s': ipud has ended (systemctl status ipud)",
+            path);
     }
     return err_sys(err, ERR_UNREACHABLE, errno, "socket '%s'", path);
 }

@@ -25,8 +25,8 @@ int follow_check_job(const char *text, struct err *err) {
         return 0;
     }
     return err_set(
-        err, ERR_USAGE, "'%.60s' is no job: an id of %d characters or its number is expected",
-        text, PROTO_ID_CHARS);
+        err, ERR_USAGE, "'%.60s' is no job: an id of %d characters or its number is expected", text,
+        PROTO_ID_CHARS);
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
@@ -121,8 +121,7 @@ int follow_run(struct follow *f, struct err *err) {
     f->contact_ms = http_now_ms();
     for (;;) {
         char after[64], path[HTTP_MAX_PATH];
-        snprintf(
-            after, sizeof after, "/events?from=%lld&follow=%d", (long long)f->next, !f->once);
+        snprintf(after, sizeof after, "/events?from=%lld&follow=%d", (long long)f->next, !f->once);
         http_path(path, "/v1/jobs/", f->job, after);
         uint64_t before = f->contact_ms;
         int r = http_lines(f->http, path, on_line, f, err);
@@ -196,8 +195,7 @@ int follow_result(const json_t *job, struct err *err) {
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 int follow_pair(
-    const char *option, const char *text, char **ret_name, const char **ret_file,
-    struct err *err) {
+    const char *option, const char *text, char **ret_name, const char **ret_file, struct err *err) {
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text || equals[1] == '\0') {
         return err_set(err, ERR_USAGE, "--%s: '%.80s' is not NAME=FILE", option, text);
@@ -245,8 +243,8 @@ int follow_save(struct http *h, const char *path, const char *file, struct err *
     return r;
 }
 
-static int save_output(
-    struct http *h, const char *id, const json_t *list, const char *pair, struct err *err) {
+static int
+save_output(struct http *h, const char *id, const json_t *list, const char *pair, struct err *err) {
     CLEANUP(cleanup_free) char *name = NULL;
     const char *file;
     int r = follow_pair("output", pair, &name, &file, err);
@@ -270,8 +268,7 @@ static int save_output(
     return err_set(err, ERR_NOT_FOUND, "job %s has no output '%.80s'", id, name);
 }
 
-static int save_outputs(
-    const struct args *a, struct http *h, const char *id, struct err *err) {
+static int save_outputs(const struct args *a, struct http *h, const char *id, struct err *err) {
     CLEANUP(decref_cleanup) json_t *list = NULL;
     if (!args_has(a, "output")) {
         return 0;
@@ -310,22 +307,25 @@ static void summarize(const json_t *job) {
     const json_t *hit = output_member(job, "report.compile.cache.hit");
     const json_t *cycles = json_array_get(json_object_get(run, "device_cycles"), 0);
     fputs("ipuctl: job ", stderr);
-    fprintf(stderr, "%lld %s", (long long)json_integer_value(json_object_get(job, "alias")),
-            json_string_value(json_object_get(job, "state")));
+    fprintf(
+        stderr, "%lld %s", (long long)json_integer_value(json_object_get(job, "alias")),
+        json_string_value(json_object_get(job, "state")));
     if (hit != NULL) {
         fprintf(stderr, ", %s", json_is_true(hit) ? "package from the cache" : "compiled");
     }
     if (run != NULL) {
-        fprintf(stderr, ", %s, %lld runs",
-                json_is_true(json_object_get(run, "loaded")) ? "loaded" : "was resident",
-                (long long)json_integer_value(json_object_get(run, "runs")));
+        fprintf(
+            stderr, ", %s, %lld runs",
+            json_is_true(json_object_get(run, "loaded")) ? "loaded" : "was resident",
+            (long long)json_integer_value(json_object_get(run, "runs")));
     }
     if (json_is_integer(cycles)) {
         fprintf(stderr, ", %lld device cycles a run", (long long)json_integer_value(cycles));
     }
     if (check != NULL) {
-        fprintf(stderr, ", largest error %.6g",
-                json_number_value(json_object_get(check, "max_abs_error")));
+        fprintf(
+            stderr, ", largest error %.6g",
+            json_number_value(json_object_get(check, "max_abs_error")));
     }
     fputc('\n', stderr);
 }

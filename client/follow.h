@@ -18,9 +18,9 @@
 #define FOLLOW_INTERRUPTED 130 /* exit status after Ctrl-C */
 
 struct follow {
-    struct http *http;         /* borrowed */
-    const char *job;           /* id or alias, checked */
-    int64_t next;              /* first event wanted */
+    struct http *http; /* borrowed */
+    const char *job;   /* id or alias, checked */
+    int64_t next;      /* first event wanted */
     uint64_t retry_ms;
     bool is_reached;           /* the daemon has answered before: look for it when it goes away */
     bool once;                 /* stop at the last event that is stored */
@@ -29,7 +29,7 @@ struct follow {
     struct progress *progress; /* or NULL */
     /* Results */
     bool has_end;
-    long long runs, done;      /* of the outputs seen */
+    long long runs, done; /* of the outputs seen */
     /* Inner */
     uint64_t contact_ms;
     struct err err;

@@ -296,8 +296,7 @@ static CURLcode drive(struct http *h) {
 }
 
 static int transfer_error(
-    struct http *h, const struct request *q, const struct sink *s, CURLcode code,
-    struct err *err) {
+    struct http *h, const struct request *q, const struct sink *s, CURLcode code, struct err *err) {
     if (s->err.code != 0) {
         *err = s->err;
         return -err->code;
@@ -310,9 +309,10 @@ static int transfer_error(
     }
     if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST) {
         int r = http_explain(h->socket, err);
-        return r < 0 ? r
-                     : err_set(err, ERR_UNREACHABLE, "no connection to '%s': tried too soon",
-                               h->socket);
+        return r < 0
+                   ? r
+                   : err_set(
+                         err, ERR_UNREACHABLE, "no connection to '%s': tried too soon", h->socket);
     }
     return err_set(
         err, ERR_UNREACHABLE, "%s %.200s: %s", q->method, q->path, curl_easy_strerror(code));
@@ -324,10 +324,10 @@ static int status_error(const struct request *q, long status, struct err *err) {
         long status;
         enum err_code code;
     } rows[] = {
-        {400, ERR_INVALID},     {401, ERR_PERMISSION}, {403, ERR_PERMISSION},
-        {404, ERR_NOT_FOUND},   {405, ERR_METHOD},     {410, ERR_GONE},
-        {413, ERR_TOO_LARGE},   {414, ERR_TOO_LARGE},  {415, ERR_UNSUPPORTED_MEDIA},
-        {429, ERR_QUOTA_JOBS},  {431, ERR_TOO_LARGE},  {503, ERR_DRAINING},
+        {400, ERR_INVALID},    {401, ERR_PERMISSION}, {403, ERR_PERMISSION},
+        {404, ERR_NOT_FOUND},  {405, ERR_METHOD},     {410, ERR_GONE},
+        {413, ERR_TOO_LARGE},  {414, ERR_TOO_LARGE},  {415, ERR_UNSUPPORTED_MEDIA},
+        {429, ERR_QUOTA_JOBS}, {431, ERR_TOO_LARGE},  {503, ERR_DRAINING},
         {507, ERR_DISK_FULL},
     };
     enum err_code code = ERR_PROTOCOL;
@@ -350,7 +350,8 @@ static int perform(
     CURLcode code = drive(h);
     long status = 0;
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
-    bool is_refused = status >= 400 && status != q->also; /* readable even when sending the rest failed */
+    bool is_refused =
+        status >= 400 && status != q->also; /* readable even when sending the rest failed */
     if (code != CURLE_OK && !s->is_stopped && !(is_refused && s->err.code == 0)) {
         return transfer_error(h, q, s, code, err);
     }
@@ -401,8 +402,7 @@ int http_json(
     long status = 0;
     bool is_post = strcmp(method, "POST") == 0;
     const char *sent = text == NULL && is_post ? "" : text;
-    struct request q = {
-        method, path, header, sent, sent != NULL ? strlen(sent) : 0, -1, 0, 0};
+    struct request q = {method, path, header, sent, sent != NULL ? strlen(sent) : 0, -1, 0, 0};
     int r = perform(h, &q, &s, &status, err);
     if (r == 0) {
         r = answer_json(&q, &s, ret, err);
@@ -415,8 +415,7 @@ int http_get(struct http *h, const char *path, json_t **ret, struct err *err) {
     return http_get_also(h, path, 0, ret, err);
 }
 
-int http_get_also(
-    struct http *h, const char *path, long status, json_t **ret, struct err *err) {
+int http_get_also(struct http *h, const char *path, long status, json_t **ret, struct err *err) {
     struct sink s = {.fd = -1};
     long found = 0;
     struct request q = {"GET", path, NULL, NULL, 0, -1, 0, status};
@@ -465,8 +464,8 @@ int http_download(struct http *h, const char *path, int fd, struct err *err) {
 }
 
 int http_lines(
-    struct http *h, const char *path, int (*line)(const char *text, size_t n, void *arg),
-    void *arg, struct err *err) {
+    struct http *h, const char *path, int (*line)(const char *text, size_t n, void *arg), void *arg,
+    struct err *err) {
     struct sink s = {.fd = -1, .line = line, .arg = arg};
     long status = 0;
     struct request q = {"GET", path, NULL, NULL, 0, -1, 0, 0};

@@ -54,19 +54,19 @@ int http_json(
     json_t **ret, struct err *err);
 int http_get(struct http *h, const char *path, json_t **ret, struct err *err);
 /* As http_get(), and an answer with this status is one too, not an error. */
-int http_get_also(
-    struct http *h, const char *path, long status, json_t **ret, struct err *err);
+int http_get_also(struct http *h, const char *path, long status, json_t **ret, struct err *err);
 /* *ret_status is what came back, an error only when nothing did. */
 int http_head(struct http *h, const char *path, long *ret_status, struct err *err);
 /* Sends fd from offset 0, size bytes. */
-int http_put(struct http *h, const char *path, int fd, uint64_t size, json_t **ret, struct err *err);
+int http_put(
+    struct http *h, const char *path, int fd, uint64_t size, json_t **ret, struct err *err);
 /* Writes the body to fd; nothing is written unless the status is 2xx. */
 int http_download(struct http *h, const char *path, int fd, struct err *err);
 /* Calls line() for each line of the body, without its newline; it stops the stream by a nonzero
  * return. 0 when the stream ended or was stopped, -ERR_UNREACHABLE when it broke. */
 int http_lines(
-    struct http *h, const char *path, int (*line)(const char *text, size_t n, void *arg),
-    void *arg, struct err *err);
+    struct http *h, const char *path, int (*line)(const char *text, size_t n, void *arg), void *arg,
+    struct err *err);
 
 /* Why the socket cannot be used: walks the path. Returns 0 when a connection succeeds. */
 int http_explain(const char *socket, struct err *err);

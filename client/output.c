@@ -245,8 +245,9 @@ static void draw(struct progress *p) {
 }
 
 void progress_state(struct progress *p, const char *job, const char *state) {
-    snprintf(p->state, sizeof p->state, "%.*s", (int)strspn(state, "abcdefghijklmnopqrstuvwxyz_"),
-             state);
+    snprintf(
+        p->state, sizeof p->state, "%.*s", (int)strspn(state, "abcdefghijklmnopqrstuvwxyz_"),
+        state);
     if (p->is_quiet) {
         return;
     }

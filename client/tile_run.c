@@ -62,8 +62,8 @@ struct run {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-static int parse_number(
-    const char *what, const char *text, uint64_t most, uint64_t *ret, struct err *err) {
+static int
+parse_number(const char *what, const char *text, uint64_t most, uint64_t *ret, struct err *err) {
     char *end = NULL;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 0);
@@ -121,12 +121,12 @@ static int take_option(struct run *r, int c, const char *value, struct err *err)
 
 static int read_arguments(int argc, char **argv, struct run *r, struct err *err) {
     static const struct option longs[] = {
-        {"entry", required_argument, NULL, 'e'}, {"reg", required_argument, NULL, 'r'},
-        {"mem", required_argument, NULL, 'm'},   {"dump", required_argument, NULL, 'd'},
+        {"entry", required_argument, NULL, 'e'},  {"reg", required_argument, NULL, 'r'},
+        {"mem", required_argument, NULL, 'm'},    {"dump", required_argument, NULL, 'd'},
         {"define", required_argument, NULL, 'D'}, {"addr", required_argument, NULL, 'a'},
         {"cycles", required_argument, NULL, 'c'}, {"worker", no_argument, NULL, 'w'},
-        {"zero", no_argument, NULL, 'z'},        {"trace", no_argument, NULL, 't'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
+        {"zero", no_argument, NULL, 'z'},         {"trace", no_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
     };
     r->addr = TARGET_LOAD_BASE;
     r->cycles = DEFAULT_CYCLES;
@@ -180,8 +180,8 @@ static int read_file(const char *path, size_t limit, char **ret, size_t *ret_n, 
     return 0;
 }
 
-static int read_defs(
-    const struct run *r, struct arena *arena, struct asm_def *defs, struct err *err) {
+static int
+read_defs(const struct run *r, struct arena *arena, struct asm_def *defs, struct err *err) {
     for (size_t i = 0; i < r->defs.count; i++) {
         const struct pair *p = &r->defs.items[i];
         char *end = NULL;
@@ -225,8 +225,8 @@ static int assemble(struct run *r, struct arena *arena, struct err *err) {
 
 /* ---- Image -> tile ----------------------------------------------------------------------- */
 
-static int write_bytes(
-    struct sim_tile *t, uint64_t addr, const void *bytes, size_t n, struct err *err) {
+static int
+write_bytes(struct sim_tile *t, uint64_t addr, const void *bytes, size_t n, struct err *err) {
     size_t whole = n & ~(size_t)3;
     uint8_t last[4] = {0};
     if (addr > TARGET_MEM_END || n > TARGET_MEM_END - addr) {
@@ -259,10 +259,10 @@ static int load_memory(const struct run *r, struct err *err) {
         uint64_t addr;
         size_t n = 0;
         const struct pair *p = &r->mems.items[i];
-        snprintf(text, sizeof text, "%.*s", (int)(p->name_bytes < 31 ? p->name_bytes : 31), p->name);
+        snprintf(
+            text, sizeof text, "%.*s", (int)(p->name_bytes < 31 ? p->name_bytes : 31), p->name);
         int result = parse_number("--mem", text, TARGET_MEM_END, &addr, err);
-        if (result < 0 ||
-            (result = read_file(p->value, TARGET_MEM_SIZE, &bytes, &n, err)) < 0 ||
+        if (result < 0 || (result = read_file(p->value, TARGET_MEM_SIZE, &bytes, &n, err)) < 0 ||
             (result = write_bytes(r->tile, addr, bytes, n, err)) < 0) {
             return result;
         }
@@ -270,8 +270,7 @@ static int load_memory(const struct run *r, struct err *err) {
     return 0;
 }
 
-static int set_register(
-    const struct run *r, const struct pair *p, int context, struct err *err) {
+static int set_register(const struct run *r, const struct pair *p, int context, struct err *err) {
     char name[8] = "";
     char *end = NULL;
     uint64_t number = 16, value = 0;
@@ -279,8 +278,8 @@ static int set_register(
         memcpy(name, p->name, p->name_bytes);
     }
     const char *at = name[0] == '$' ? name + 1 : name;
-    bool is_known = (at[0] == 'm' || at[0] == 'a') &&
-                    parse_number("--reg", at + 1, 15, &number, NULL) == 0;
+    bool is_known =
+        (at[0] == 'm' || at[0] == 'a') && parse_number("--reg", at + 1, 15, &number, NULL) == 0;
     if (!is_known) {
         return err_set(err, ERR_USAGE, "--reg %.60s: m0 to m15 or a0 to a15 are expected", p->name);
     }
@@ -325,10 +324,10 @@ static int start(const struct run *r, struct err *err) {
 
 /* The device's exception codes (device fact sheet 2.5, tile ISA document). */
 static const char *exception_name(int etype) {
-    static const char *const names[] = {
-        "NONE",         "RBRK",       "PBRK0",      "PBRK1", "BOS",           "FP",
-        "CONFLICT",     "EXCONF",     "INVALID_ADDR", "INVALID_OP", "INVALID_PC", "DBRK",
-        "INVALID_INSTR", "EXERR",     "MEMERR",     "IBRK"};
+    static const char *const names[] = {"NONE",          "RBRK",       "PBRK0",      "PBRK1",
+                                        "BOS",           "FP",         "CONFLICT",   "EXCONF",
+                                        "INVALID_ADDR",  "INVALID_OP", "INVALID_PC", "DBRK",
+                                        "INVALID_INSTR", "EXERR",      "MEMERR",     "IBRK"};
     return etype >= 0 && etype < 16 ? names[etype] : "?";
 }
 
@@ -374,7 +373,8 @@ static int print_dumps(const struct run *r, struct err *err) {
         const struct pair *p = &r->dumps.items[i];
         char text[32];
         uint64_t addr, words;
-        snprintf(text, sizeof text, "%.*s", (int)(p->name_bytes < 31 ? p->name_bytes : 31), p->name);
+        snprintf(
+            text, sizeof text, "%.*s", (int)(p->name_bytes < 31 ? p->name_bytes : 31), p->name);
         int result = parse_number("--dump", text, TARGET_MEM_END, &addr, err);
         if (result == 0) {
             result = parse_number("--dump", p->value, TARGET_MEM_SIZE / 4, &words, err);

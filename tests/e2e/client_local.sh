@@ -24,7 +24,20 @@ holds out 'Exit status'
 run 0 '' "$ipuctl" job events --help
 holds out '--follow'
 run 0 '' "$ipuctl" completion bash
-run 0 '' bash -n out
+cp out completion
+run 0 '' bash -n completion
+is 'the completion script is the table' "$(cmp completion "$tests/../packaging/completion/ipuctl.bash")" ''
+page=$tests/../packaging/man/ipuctl.1
+"$ipuctl" help | sed -n 's/^  \([a-z][a-z ]*[a-z]\) .*  .*/\1/p' >verbs
+while read -r first second _; do
+    # shellcheck disable=SC2086
+    "$ipuctl" $first $second --help 2>/dev/null | grep -o -- '--[a-z-]*' | sort -u |
+        while read -r option; do
+            grep -qF -- "${option//-/\\-}" "$page" || echo "$first $second $option"
+        done
+done <verbs >missing
+is 'commands in the help' "$(($(wc -l <verbs) >= 25))" 1
+is 'options without a line in the manual page' "$(cat missing)" ''
 run 2 "no command 'frob'" "$ipuctl" help frob
 
 # ---- the way to the socket: 3 not reached, 4 not permitted, 2 a path that no socket can have
