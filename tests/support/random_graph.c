@@ -103,13 +103,14 @@ static int add_activation(struct maker *m, int x) {
     }
 }
 
-static int add_product(struct maker *m, int x, int inner, int width) {
+/* gain: deviation of the result over that of x, before a bias. */
+static int add_product(struct maker *m, int x, int inner, int width, double gain) {
     char shape[64];
     char inputs[96];
     int is_gemm = m->batch == 0 && draw(m, 2) == 0;
     int is_turned = is_gemm && draw(m, 2) == 0;
     snprintf(shape, sizeof shape, "[%d,%d]", is_turned ? width : inner, is_turned ? inner : width);
-    int w = add_tensor(m, shape, 1 / sqrt(inner), 0);
+    int w = add_tensor(m, shape, gain / sqrt(inner), 0);
     if (!is_gemm) {
         snprintf(inputs, sizeof inputs, "\"v%d\",\"v%d\"", x, w);
         int y = add_node(m, "MatMul", inputs, "");
@@ -126,18 +127,23 @@ static int add_product(struct maker *m, int x, int inner, int width) {
 /* Returns the last value; *ret_hidden is that of the layer before. */
 static int add_layers(struct maker *m, int x, int width, int *ret_hidden) {
     int layers = 1 + (int)draw(m, 4);
+    int has_softmax = draw(m, 3) == 0;
     *ret_hidden = x;
     for (int i = 0; i < layers; i++) {
         int next = draw(m, 4) == 0 ? width : draw_width(m);
-        int y = add_activation(m, add_product(m, x, width, next));
-        if (next == width && draw(m, 2) == 0) {
+        /* Softmax multiplies the relative error of its operand by the operand's size: what goes
+         * into it stays of the order of 1, as D2's tolerance takes for granted. */
+        int is_logits = has_softmax && i + 1 == layers;
+        int y = add_product(m, x, width, next, is_logits ? 0.25 : 1);
+        y = is_logits ? y : add_activation(m, y);
+        if (next == width && !is_logits && draw(m, 2) == 0) {
             y = add_pair(m, y, x);
         }
         *ret_hidden = i > 0 ? x : *ret_hidden;
         x = y;
         width = next;
     }
-    if (draw(m, 3) == 0) {
+    if (has_softmax) {
         char inputs[32];
         snprintf(inputs, sizeof inputs, "\"v%d\"", x);
         x = add_node(m, "Softmax", inputs, draw(m, 2) == 0 ? "" : "{\"axis\":-1}");
