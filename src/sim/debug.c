@@ -1,14 +1,15 @@
 /* The tile debug interface: 16 registers a tile (device fact sheet 2.5, 2.6).
  *
  * Injection executes one word on a stopped context at once, so BUSY is never seen. A context that
- * runs, or a supervisor that stands in a barrier, refuses with CNQ; a word that is no instruction
- * of the context with INV.
+ * runs, or a supervisor that stands in a barrier (but see sim_options.inject_waiting), refuses with
+ * CNQ; a word that is no instruction of the context with INV.
  */
 #include "sim/chip.h"
 
 enum {
     REG_CTXT_STS, REG_RBRK, REG_RBRK_VERT, REG_IEXEC, REG_IOWNER, REG_ECSR, REG_ECLR, REG_DATA,
     REG_TDI_STS, REG_TDI_CLR, REG_DCOUNT, REG_EXCHANGE_CTL, REG_TDI_CTL,
+    ECSR_BOS = 5, /* break on sync */
     STS_CNQ = 1,
     STS_INV = 2,
     CSR_CTXT_STS = 0x72,
@@ -58,15 +59,16 @@ uint32_t debug_read(struct chip *c, uint16_t tile, unsigned reg)
     }
 }
 
-static void inject(struct chip_tile *t, uint32_t word)
+static void inject(const struct chip *c, struct chip_tile *t, uint32_t word)
 {
     int context = (int)(t->iowner & 7);
     if (context >= CHIP_CONTEXTS) {
         t->tdi_sts |= STS_INV;
         return;
     }
+    bool waits = context == 0 && t->state == TILE_WAITS && tile_etype(t->tile, 0) == 0;
     bool is_quiescent = tile_context_state(t->tile, context) != 1 &&
-        !(context == 0 && t->state == TILE_WAITS && tile_etype(t->tile, 0) == 0);
+        (!waits || (c->options.inject_waiting && (t->rbrk & 1) != 0));
     if (!is_quiescent) {
         t->tdi_sts |= STS_CNQ;
     } else if (!tile_inject(t->tile, context, word)) {
@@ -115,13 +117,14 @@ void debug_write(struct chip *c, uint16_t tile, unsigned reg, uint32_t value)
         t->rbrk_vert = value;
         break;
     case REG_IEXEC:
-        inject(t, value);
+        inject(c, t, value);
         break;
     case REG_IOWNER:
         t->iowner = value & 7;
         break;
     case REG_ECSR:
         t->ecsr = value;
+        tile_set_break_on_sync(t->tile, (value >> ECSR_BOS & 1) != 0);
         break;
     case REG_ECLR:
         clear_exceptions(c, tile, value);

@@ -23,6 +23,10 @@ struct sim_options {
     bool model_c;           /* host sync model C instead of A (device fact sheet 4.5) */
     bool race_marks;        /* apply mark writes at once instead of at quiescence */
     bool poison_launch;     /* poison worker registers between launches */
+    /* A supervisor that waits in a sync takes injected instructions while its stop is requested.
+     * Hardware has been seen to refuse (CNQ), and debug tools there live with it; without this the
+     * simulator always refuses, with it a post-mortem can say where each tile waits. */
+    bool inject_waiting;
     uint32_t sync_release;  /* cycles; 0 = the table's default */
     FILE *trace;            /* instruction trace, NULL = none; borrowed */
     int trace_tile;         /* physical tile, -1 = all */

@@ -63,6 +63,9 @@ void tile_clear_exception(struct tile *t, int context, uint64_t cycle);
 bool tile_inject(struct tile *t, int context, uint32_t word);
 /* Stop request of the debug interface (retirement break) for a context. */
 void tile_set_break(struct tile *t, int context, bool enabled);
+/* Break on sync: the supervisor stops at its next sync of any zone, before it is executed. Once
+ * its exception is cleared it executes that one and stops at the next. */
+void tile_set_break_on_sync(struct tile *t, bool enabled);
 void tile_count(const struct tile *t, uint64_t *groups, uint64_t *poison_reads);
 
 /* Memory (memory.c): 32-bit words, lazily mapped, with a written map. */

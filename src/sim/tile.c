@@ -65,6 +65,7 @@ void tile_reset(struct tile *t)
     t->consensus = true;
     t->raerr = false;
     t->is_starved = false;
+    t->breaks_on_sync = t->is_past_break = false;
 }
 
 /* ---- one issue group ------------------------------------------------------------------------- */
@@ -368,6 +369,16 @@ static void take_insn(struct tile *t, uint32_t pc)
     }
 }
 
+/* Break on sync: true at a sync that has not been stopped at yet. */
+static bool stops_at_sync(struct tile *t, const struct context *c)
+{
+    if (!pc_is_valid(c->pc) || decode_at(t, c)->op != ISA_OP_sync_zi) {
+        return false;
+    }
+    t->is_past_break = !t->is_past_break;
+    return t->is_past_break;
+}
+
 /* One supervisor instruction at `cycle`. -1: go on, else why to leave. */
 static int sup_issue(struct tile *t, uint64_t cycle)
 {
@@ -380,6 +391,10 @@ static int sup_issue(struct tile *t, uint64_t cycle)
     t->now = cycle;
     if (c->has_break) {
         fault_set(t, c, ETYPE_RBRK);
+        return TILE_FAULT;
+    }
+    if (t->breaks_on_sync && t->wait == SUP_RUNS && stops_at_sync(t, c)) {
+        fault_set(t, c, ETYPE_BOS);
         return TILE_FAULT;
     }
     if (t->wait == SUP_LOCAL) { /* the sync completes in this slot */
@@ -616,6 +631,12 @@ bool tile_inject(struct tile *t, int context, uint32_t word)
 void tile_set_break(struct tile *t, int context, bool enabled)
 {
     t->ctx[context].has_break = enabled;
+}
+
+void tile_set_break_on_sync(struct tile *t, bool enabled)
+{
+    t->breaks_on_sync = enabled;
+    t->is_past_break = enabled && t->is_past_break;
 }
 
 void tile_count(const struct tile *t, uint64_t *groups, uint64_t *poison_reads)

@@ -152,6 +152,8 @@ struct tile {
     uint8_t running;              /* mask of contexts 1..6 holding a slot and not excepted */
     enum sup_wait wait;
     bool is_starved;              /* host memory ran out: the next run raises MEMERR */
+    bool breaks_on_sync;
+    bool is_past_break;           /* the sync at pc has been stopped at and is to be executed */
     uint16_t physical;
     bool poison_launch;
     uint32_t csr[256];            /* supervisor registers without a place of their own */

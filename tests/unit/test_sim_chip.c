@@ -810,12 +810,79 @@ START_TEST(debug_stop_and_resume)
 }
 END_TEST
 
+static uint32_t supervisor_csr(unsigned tile, unsigned number)
+{
+    inject(tile, 0, 0x41000000 | number);
+    inject(tile, 0, 0x43008070);
+    return rd(tdi(tile, 7));
+}
+
+START_TEST(break_on_sync)
+{
+    open_sim(&(struct sim_options){0});
+    for (unsigned t = 0; t < TARGET_TILES; t++) {
+        wr(tdi(t, 5), t == 8 ? 0x20 : 0);
+    }
+    boot("sync 3\n"
+         "sync 2\n"
+         "setzi $m1, 0x60000\n"
+         "st32 $m1, $m1, $m15, 0\n"
+         "sync 3\n"
+         "br $m15\n");
+    settle();
+    ck_assert_uint_eq(state(8), 2);
+    ck_assert_uint_eq(supervisor_csr(8, 1) >> 4 & 15, 4);
+    ck_assert_uint_eq(supervisor_csr(8, 0), BASE); /* at the sync, not past it */
+    ck_assert_uint_eq(state(9), 0);
+    uint32_t value; /* the others wait for a tile that the host has stopped: no deadlock */
+    ck_assert_int_eq(ops.read32(ops.self, GS1, &value, &err), 0);
+    wr(tdi(8, 6), 1);
+    settle();
+    ck_assert_uint_eq(state(8), 2); /* zone 2 counts too */
+    ck_assert_uint_eq(supervisor_csr(8, 0), BASE + 4);
+    ck_assert_uint_eq(peek(9, 0x60000), 0x60000);
+    wr(tdi(8, 5), 0);
+    wr(tdi(8, 6), 1);
+    settle();
+    for (unsigned t = 7; t < 10; t++) {
+        ck_assert_uint_eq(state(t), 3); /* complete */
+    }
+    close_sim();
+}
+END_TEST
+
+START_TEST(injection_into_a_waiting_supervisor)
+{
+    for (int allowed = 0; allowed < 2; allowed++) {
+        open_sim(&(struct sim_options){.inject_waiting = allowed != 0,
+            .fault = {.kind = SIM_FAULT_MISS_BARRIER, .tile = 5}});
+        boot("setzi $m0, 77\n"
+             "sync 3\n"
+             "br $m15\n");
+        settle();
+        for (unsigned stop = 0; stop < 2; stop++) {
+            wr(tdi(8, 1), stop); /* the stop must have been asked for */
+            wr(tdi(8, 9), 7);
+            wr(tdi(8, 4), 0);
+            wr(tdi(8, 3), 0x43008070);
+            bool is_taken = allowed != 0 && stop == 1;
+            ck_assert_uint_eq(rd(tdi(8, 8)) & 15, is_taken ? 0 : 1);
+            ck_assert_uint_eq(rd(tdi(8, 7)), is_taken ? 77 : 0);
+            ck_assert_uint_eq(state(8), 0);
+        }
+        close_sim();
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("sim_chip");
     TCase *t = tcase_create("chip");
     tcase_set_timeout(t, 300);
     tcase_add_test(t, autoload_and_start);
+    tcase_add_test(t, break_on_sync);
+    tcase_add_test(t, injection_into_a_waiting_supervisor);
     tcase_add_test(t, plain_registers);
     tcase_add_test(t, driver_calls);
     tcase_add_test(t, barriers_and_abstention);
