@@ -97,6 +97,11 @@ $(B)/%.o: %.c $(FLAGS_STAMP)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CFLAGS_all) $(if $(filter src/%,$<),$(CFLAGS_src)) $(EXTRA_$(subst /,_,$*)) -c -o $@ $<
 
+$(B)/obj/%.o: %.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS_all) -c -o $@ $<
+
 # Tile code is embedded as text; objects that hold it depend on it.
 $(B)/src/kernels/text.o: $(wildcard src/kernels/*.S)
 $(B)/src/runtime/text.o: $(wildcard src/runtime/*.S)
@@ -145,8 +150,9 @@ endef
 $(foreach t,$(UNIT_TESTS),$(eval $(call unit_rules,$t)))
 
 # tests/vectors: one program over the shared vector files (isa, exchange).
-VECTORS_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/vectors/*.c))
-$(B)/tests/vectors/vectors: $(VECTORS_OBJ) $(call libs,sim exchange asm)
+# It is called build/<variant>/tests/vectors, so its objects lie elsewhere.
+VECTORS_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/vectors/*.c))
+$(B)/tests/vectors: $(VECTORS_OBJ) $(call libs,sim exchange asm)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
 
@@ -171,7 +177,7 @@ $$(B)/tests/fuzz/$(1): $$(B)/tests/fuzz/$(1).o $$(FUZZ_DRIVER) $$(ALL_LIBS) $$(F
 endef
 $(foreach t,$(FUZZ_TARGETS),$(eval $(call fuzz_rules,$t)))
 
-TEST_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%) $(B)/tests/vectors/vectors \
+TEST_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%) $(B)/tests/vectors \
                  $(B)/tests/diff/diff $(FUZZ_TARGETS:%=$(B)/tests/fuzz/%)
 .PHONY: tests bench-program fuzz-programs
 tests: all $(TEST_PROGRAMS)

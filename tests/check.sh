@@ -42,8 +42,8 @@ for test in "$asan"/tests/unit/test_*; do
     case $test in *.o | *.d) continue ;; esac
     run "$(basename "$test")" 600 "$test"
 done
-run vectors-isa 300 "$asan/tests/vectors/vectors" isa tests/vectors/isa-vectors.jsonl
-run vectors-exchange 300 "$asan/tests/vectors/vectors" exchange tests/vectors/exchange-vectors.json
+run vectors-isa 300 "$asan/tests/vectors" isa tests/vectors/isa-vectors.jsonl
+run vectors-exchange 300 "$asan/tests/vectors" exchange tests/vectors/exchange-vectors.json
 for target in "$asan"/tests/fuzz/fuzz_*; do
     case $target in *.o | *.d) continue ;; esac
     name=$(basename "$target")

@@ -3,6 +3,6 @@
 set -eu
 build=$1
 cd "$(dirname "$0")/.."
-"$build/tests/vectors/vectors" isa tests/vectors/isa-vectors.jsonl | tail -n 1
-"$build/tests/vectors/vectors" exchange tests/vectors/exchange-vectors.json | tail -n 1
+"$build/tests/vectors" isa tests/vectors/isa-vectors.jsonl | tail -n 1
+"$build/tests/vectors" exchange tests/vectors/exchange-vectors.json | tail -n 1
 "$build/tests/diff/diff" --count 1000 --seed 1000000
