@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "graph/graph_internal.h"
 
 const char *graph_op_name(enum graph_op op) {
@@ -34,6 +35,11 @@ bool graph_is_hashed(enum dtype t, const struct shape *s) {
     bool is_float =
         t == DTYPE_FLOAT16 || t == DTYPE_BFLOAT16 || t == DTYPE_FLOAT || t == DTYPE_DOUBLE;
     return s->rank == 0 || !is_float;
+}
+
+int64_t graph_int(const struct graph_value *v, uint64_t i) {
+    const uint8_t *at = v->source.bytes + i * dtype_bytes(v->dtype);
+    return v->dtype == DTYPE_INT32 ? (int32_t)load_le32(at) : (int64_t)load_le64(at);
 }
 
 void graph_fill_constant(
@@ -102,8 +108,10 @@ static int check_arity(
             input_count > row->most ? "at most" : "at least",
             input_count > row->most ? row->most : row->least);
     }
-    if (output_count != row->outputs) {
-        return err_set(err, ERR_BAD_GRAPH, "%u outputs, exactly %u", output_count, row->outputs);
+    if (output_count < 1 || output_count > row->outputs) {
+        return err_set(
+            err, ERR_BAD_GRAPH, "%u outputs, %s %u", output_count,
+            row->outputs == 1 ? "exactly" : "1 to", row->outputs);
     }
     for (uint32_t i = 0; i < input_count; i++) {
         if (inputs[i].n == NO_VALUE.n && i < row->least) {
@@ -112,6 +120,20 @@ static int check_arity(
         assert(inputs[i].n == NO_VALUE.n || inputs[i].n < b->values.len);
     }
     return 0;
+}
+
+/* Their initialisers become hashed constants, whatever their type. */
+static void hash_exponents(struct graph_builder *b, const struct graph_node *n) {
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        if (n->inputs[i].n == NO_VALUE.n || graph_operand_letter(n->op, i) != 'E') {
+            continue;
+        }
+        struct graph_value *v = &b->values.data[n->inputs[i].n];
+        v->is_hashed_constant = v->kind == VALUE_INITIALIZER;
+        if (v->is_hashed_constant && v->source.bytes == NULL) {
+            graph_fill_constant(b->arena, v->dtype, &v->shape, &v->source);
+        }
+    }
 }
 
 int graph_add_node(
@@ -135,19 +157,19 @@ int graph_add_node(
         err_where(err, "%s", pointer != NULL ? pointer : "");
         return r;
     }
-    enum dtype dtype;
-    struct shape shape;
-    r = graph_infer(b->values.data, &n, &dtype, &shape, err);
+    struct graph_type types[GRAPH_MAX_ARITY];
+    n.output_count = output_count;
+    hash_exponents(b, &n);
+    r = graph_infer(b->values.data, &n, types, err);
     if (r < 0) {
         return r;
     }
-    n.output_count = output_count;
     for (uint32_t i = 0; i < output_count; i++) {
         struct graph_value v = {
             .kind = VALUE_NODE,
             .name = output_names[i],
-            .dtype = dtype,
-            .shape = shape,
+            .dtype = types[i].dtype,
+            .shape = types[i].shape,
             .producer = {(uint32_t)b->nodes.len},
             .producer_output = i};
         n.outputs[i] = push_value(b, v);
@@ -157,8 +179,34 @@ int graph_add_node(
     return 0;
 }
 
+void graph_mark_hashed(const struct graph *g, bool *ret) {
+    for (uint32_t i = 0; i < g->value_count; i++) {
+        const struct graph_value *v = &g->values[i];
+        ret[i] = v->kind == VALUE_INITIALIZER && graph_is_hashed(v->dtype, &v->shape);
+    }
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        const struct graph_node *n = &g->nodes[i];
+        for (uint32_t k = 0; k < n->input_count && k < GRAPH_MAX_ARITY; k++) {
+            uint32_t id = n->inputs[k].n;
+            if (id < g->value_count && g->values[id].kind == VALUE_INITIALIZER &&
+                graph_operand_letter(n->op, k) == 'E') {
+                ret[id] = true;
+            }
+        }
+    }
+}
+
 void graph_index(struct graph *g, struct arena *a) {
     uint32_t n = 0;
+    bool *is_hashed = ARENA_ARRAY(a, bool, g->value_count);
+    graph_mark_hashed(g, is_hashed);
+    for (uint32_t i = 0; i < g->value_count; i++) {
+        struct graph_value *v = &g->values[i];
+        v->is_hashed_constant = is_hashed[i];
+        if (!is_hashed[i] && v->source.kind != SOURCE_INLINE) {
+            v->source.bytes = NULL; /* an exponent of a node that canonicalisation dropped */
+        }
+    }
     for (uint32_t i = 0; i < g->output_count; i++) {
         g->values[g->outputs[i].n].is_output = true;
     }

@@ -16,9 +16,10 @@
  * needs are dropped with a warning. Ordinals of inputs, parameters and outputs in packages are
  * those of the canonical graph.
  *
- * Hashed constants (D1): initialisers of rank 0 or of an integer or bool type. Their values are in
- * `source.bytes` whatever the source; they are no parameters. Their generator, if any, must be
- * constant, so the key does not depend on the job's seed.
+ * Hashed constants (D1): initialisers of rank 0, of an integer or bool type, or read as an exponent
+ * (operand E of op.def). Their values are in `source.bytes` whatever the source; they are no
+ * parameters. Their generator, if any, must be constant, so the key does not depend on the job's
+ * seed. Operands that decide shapes, axes or bounds (I and J of op.def) are always of this kind.
  *
  * Generators (D9): `key` = mix(mix(job seed) ^ seed), with mix() one step of SplitMix64 from that
  * state; state = key ^ element index.
@@ -185,6 +186,17 @@ const char *graph_op_name(enum graph_op op); /* "MatMul" */
 bool graph_op_find(const char *name, enum graph_op *ret);
 const struct graph_attr *
 graph_attr(const struct graph_node *n, const char *name); /* never NULL for an operator's own */
+
+/* Element i (flat C order) of a hashed constant of type int64 or int32. */
+int64_t graph_int(const struct graph_value *v, uint64_t i);
+/* First element and step of each axis of input 0 of a Slice; steps may be negative. Of a checked
+ * graph, as the next one. */
+void graph_slice(
+    const struct graph *g, const struct graph_node *n, int64_t ret_start[TENSOR_MAX_DIMS],
+    int64_t ret_step[TENSOR_MAX_DIMS]);
+/* Axes that a Reduce* or Squeeze names of its operand, an Unsqueeze of its result. */
+void graph_axes(
+    const struct graph *g, const struct graph_node *n, bool ret_is_named[TENSOR_MAX_DIMS]);
 
 /* Stored bytes of elements first .. first+n-1 of a value whose data the model itself holds:
  * generated, inline, or a hashed constant. -ERR_MISSING for host inputs and file tensors. */

@@ -1,6 +1,6 @@
 /* model.json -> graph.
  *
- * Tensors first, then all nodes are read with their names; a name is defined once, by an input,
+ * Tensors first, then all nodes are read with their names, then the headers of tensor files; a name is defined once, by an input,
  * an initialiser or a node. Nodes are then added depth first in file order, each after the makers
  * of its operands, so the file's own order stays where it is topological. The walk keeps its own
  * stack and ends because a node is opened once; meeting an open one again is a cycle. */
@@ -176,6 +176,20 @@ static int load_ints(
     return 0;
 }
 
+/* ONNX numbers element types; the names of model files are taken too. */
+static int load_type(int64_t number, const char *pointer, struct graph_attr *ret, struct err *err) {
+    if (number != 1 && number != 10) {
+        return err_at(
+            err, ERR_DTYPE, pointer,
+            "element type %lld, supported are 1 (float32) and 10 "
+            "(float16)",
+            (long long)number);
+    }
+    ret->kind = ATTR_STRING;
+    ret->s = number == 1 ? "float32" : "float16";
+    return 0;
+}
+
 /* An integer stands for a float where the operator wants one. */
 static int load_attr(
     struct load *l, enum graph_op op, const char *key, const json_t *value, const char *pointer,
@@ -198,6 +212,11 @@ static int load_attr(
     } else if (json_is_string(value)) {
         attr.kind = ATTR_STRING;
         int r = load_text(l, value, pointer, &attr.s, err);
+        if (r < 0) {
+            return r;
+        }
+    } else if (json_is_integer(value) && row->is_type) {
+        int r = load_type(json_integer_value(value), pointer, &attr, err);
         if (r < 0) {
             return r;
         }
@@ -370,16 +389,45 @@ static int step(
     return 0;
 }
 
-static int
-load_nodes(struct load *l, struct load_names *names, const json_t *model, struct err *err) {
+static int read_nodes(
+    struct load *l, struct load_names *names, const json_t *model, struct load_node **ret,
+    uint32_t *ret_count, struct err *err) {
     const json_t *list = NULL;
     int r = load_list(model, "nodes", "", GRAPH_MAX_NODES, &list, err);
     uint32_t count = (uint32_t)json_array_size(list);
     struct load_node *nodes = ARENA_ARRAY(l->arena, struct load_node, count);
-    uint32_t *stack = ARENA_ARRAY(l->arena, uint32_t, count);
     for (uint32_t i = 0; i < count && r == 0; i++) {
         r = load_node(l, names, json_array_get(list, i), i, &nodes[i], err);
     }
+    *ret = nodes;
+    *ret_count = count;
+    return r;
+}
+
+/* Exponents enter the key: load_files() has to read them. */
+static void mark_exponents(
+    struct load *l, const struct load_names *names, const struct load_node *nodes, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < nodes[i].input_count; k++) {
+            uint32_t id = nodes[i].inputs[k];
+            if (id == INTERN_NONE || graph_operand_letter(nodes[i].op, k) != 'E') {
+                continue;
+            }
+            const struct name_def *def = &names->defs.data[id];
+            if (!def->is_defined || def->node != UINT32_MAX) {
+                continue;
+            }
+            struct graph_value *v = &l->builder->values.data[def->value.n];
+            v->is_hashed_constant |= v->kind == VALUE_INITIALIZER;
+        }
+    }
+}
+
+static int add_nodes(
+    struct load *l, struct load_names *names, struct load_node *nodes, uint32_t count,
+    struct err *err) {
+    uint32_t *stack = ARENA_ARRAY(l->arena, uint32_t, count);
+    int r = 0;
     for (uint32_t i = 0; i < count && r == 0; i++) {
         if (nodes[i].state == NODE_ADDED) {
             continue;
@@ -465,11 +513,17 @@ int graph_load(
     if (r == 0) {
         r = load_tensors(&l, &names, model, false, err);
     }
+    struct load_node *nodes = NULL;
+    uint32_t count = 0;
     if (r == 0) {
+        r = read_nodes(&l, &names, model, &nodes, &count, err);
+    }
+    if (r == 0) {
+        mark_exponents(&l, &names, nodes, count);
         r = load_files(&l, err);
     }
     if (r == 0) {
-        r = load_nodes(&l, &names, model, err);
+        r = add_nodes(&l, &names, nodes, count, err);
     }
     return r == 0 ? load_outputs(&l, &names, model, ret, err) : r;
 }

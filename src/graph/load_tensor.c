@@ -360,8 +360,8 @@ static int resolve(
     }
     if (e->size_bytes > GRAPH_MAX_INLINE_ELEMENTS * dtype_bytes(e->dtype)) {
         return err_set(
-            err, ERR_TOO_LARGE, "initializer '%s': a %s tensor enters the key, at most %d elements",
-            v->name, dtype_name(v->dtype), GRAPH_MAX_INLINE_ELEMENTS);
+            err, ERR_TOO_LARGE, "initializer '%s': its values enter the key, at most %d elements",
+            v->name, GRAPH_MAX_INLINE_ELEMENTS);
     }
     uint8_t *bytes = arena_try_alloc(l->arena, e->size_bytes, 16);
     if (bytes == NULL) {

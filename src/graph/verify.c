@@ -8,7 +8,7 @@ static int fault_of_value(const struct graph_value *v, struct err *err) {
     return err_wrap(err, "value '%s'", v->name);
 }
 
-static int verify_value(const struct graph *g, uint32_t id, struct err *err) {
+static int verify_value(const struct graph *g, uint32_t id, bool is_hashed, struct err *err) {
     const struct graph_value *v = &g->values[id];
     if (v->name == NULL || v->name[0] == '\0' || strlen(v->name) > GRAPH_MAX_NAME) {
         return err_set(
@@ -32,14 +32,14 @@ static int verify_value(const struct graph *g, uint32_t id, struct err *err) {
     if (v->kind == VALUE_INITIALIZER && v->source.kind == SOURCE_NONE) {
         return err_set(err, ERR_BAD_GRAPH, "initializer '%s': no source", v->name);
     }
-    if (v->is_hashed_constant !=
-        (v->kind == VALUE_INITIALIZER && graph_is_hashed(v->dtype, &v->shape))) {
+    if (v->is_hashed_constant != is_hashed) {
         return err_set(err, ERR_BAD_GRAPH, "value '%s': wrong hashed-constant flag", v->name);
     }
     if (v->is_hashed_constant && v->source.bytes == NULL) {
         return err_set(
             err, ERR_BAD_GRAPH,
-            "initializer '%s': scalars and integers enter the key: values, a file or a constant "
+            "initializer '%s': scalars, integers and exponents enter the key: values, a file or a "
+            "constant "
             "generator of at most %d elements are required",
             v->name, GRAPH_MAX_INLINE_ELEMENTS);
     }
@@ -91,10 +91,10 @@ static int verify_attrs(const struct graph *g, const struct graph_node *n, struc
 static int verify_operands(const struct graph *g, uint32_t id, struct err *err) {
     const struct graph_node *n = &g->nodes[id];
     const struct op_row *row = &graph_op_rows[n->op];
-    if (n->input_count < row->least || n->input_count > row->most ||
-        n->output_count != row->outputs) {
+    if (n->input_count < row->least || n->input_count > row->most || n->output_count < 1 ||
+        n->output_count > row->outputs) {
         return err_set(
-            err, ERR_BAD_GRAPH, "%u inputs and %u outputs, %u to %u and %u expected",
+            err, ERR_BAD_GRAPH, "%u inputs and %u outputs, %u to %u and 1 to %u expected",
             n->input_count, n->output_count, row->least, row->most, row->outputs);
     }
     for (uint32_t i = 0; i < n->input_count; i++) {
@@ -123,9 +123,6 @@ static int verify_operands(const struct graph *g, uint32_t id, struct err *err) 
 
 static int verify_node(const struct graph *g, uint32_t id, struct err *err) {
     const struct graph_node *n = &g->nodes[id];
-    if (n->op < 0 || n->op >= GRAPH_OP_COUNT) {
-        return err_set(err, ERR_BAD_GRAPH, "node %u: no operator", id);
-    }
     int r = verify_operands(g, id, err);
     if (r == 0) {
         r = verify_attrs(g, n, err);
@@ -135,18 +132,17 @@ static int verify_node(const struct graph *g, uint32_t id, struct err *err) {
         err_where(err, "%s", n->pointer != NULL ? n->pointer : "");
         return r;
     }
-    enum dtype dtype;
-    struct shape shape;
-    r = graph_infer(g->values, n, &dtype, &shape, err);
+    struct graph_type types[GRAPH_MAX_ARITY];
+    r = graph_infer(g->values, n, types, err);
     for (uint32_t i = 0; i < n->output_count && r == 0; i++) {
         const struct graph_value *v = &g->values[n->outputs[i].n];
-        if (v->dtype != dtype || !shape_equal(&v->shape, &shape)) {
+        if (v->dtype != types[i].dtype || !shape_equal(&v->shape, &types[i].shape)) {
             char has[160];
             char want[160];
             r = err_set(
                 err, ERR_SHAPE, "node '%s': output %u is %s %s, inferred is %s %s", n->name, i,
-                dtype_name(v->dtype), shape_print(&v->shape, has, sizeof has), dtype_name(dtype),
-                shape_print(&shape, want, sizeof want));
+                dtype_name(v->dtype), shape_print(&v->shape, has, sizeof has),
+                dtype_name(types[i].dtype), shape_print(&types[i].shape, want, sizeof want));
         }
     }
     return r;
@@ -182,10 +178,34 @@ static int verify_interface(const struct graph *g, struct err *err) {
     return 0;
 }
 
-int graph_verify(const struct graph *g, struct err *err) {
+static int verify_values(const struct graph *g, struct err *err) {
+    bool *is_hashed = calloc(g->value_count + 1, sizeof *is_hashed);
     int r = 0;
+    if (is_hashed == NULL) {
+        return err_set(err, ERR_NOMEM, "no memory to verify a graph");
+    }
+    graph_mark_hashed(g, is_hashed);
     for (uint32_t i = 0; i < g->value_count && r == 0; i++) {
-        r = verify_value(g, i, err);
+        r = verify_value(g, i, is_hashed[i], err);
+    }
+    free(is_hashed);
+    return r;
+}
+
+/* Operators first: all that follows looks them up in the table. */
+static int verify_ops(const struct graph *g, struct err *err) {
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        if (g->nodes[i].op < 0 || g->nodes[i].op >= GRAPH_OP_COUNT) {
+            return err_set(err, ERR_BAD_GRAPH, "node %u: no operator", i);
+        }
+    }
+    return 0;
+}
+
+int graph_verify(const struct graph *g, struct err *err) {
+    int r = verify_ops(g, err);
+    if (r == 0) {
+        r = verify_values(g, err);
     }
     for (uint32_t i = 0; i < g->node_count && r == 0; i++) {
         r = verify_node(g, i, err);

@@ -31,6 +31,14 @@ uint32_t reference_roundings(const struct graph *g, uint32_t ordinal, bool accum
     return r;
 }
 
+static bool is_any_needed(const struct graph_node *n, const bool *is_needed) {
+    bool is_any = false;
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        is_any |= is_needed[n->outputs[i].n];
+    }
+    return is_any;
+}
+
 double reference_unit(const struct graph *g, uint32_t ordinal) {
     bool *is_needed = calloc(g->value_count + 1, sizeof *is_needed);
     if (is_needed == NULL) {
@@ -40,10 +48,10 @@ double reference_unit(const struct graph *g, uint32_t ordinal) {
     is_needed[g->outputs[ordinal].n] = true;
     for (uint32_t i = g->node_count; i-- > 0;) {
         const struct graph_node *n = &g->nodes[i];
-        if (!is_needed[n->outputs[0].n]) {
+        if (!is_any_needed(n, is_needed)) {
             continue;
         }
-        if (g->values[n->outputs[0].n].dtype == DTYPE_FLOAT16) {
+        if (g->values[n->outputs[0].n].dtype == DTYPE_FLOAT16) { /* results are of one type */
             u = 0x1p-11;
         }
         for (uint32_t k = 0; k < n->input_count; k++) {

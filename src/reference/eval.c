@@ -31,7 +31,10 @@ struct reference_call reference_describe(const struct graph *g, const struct gra
             c.shapes[i] = &g->values[n->inputs[i].n].shape;
         }
     }
-    c.shape = &g->values[n->outputs[0].n].shape;
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        c.out_shapes[i] = &g->values[n->outputs[i].n].shape;
+    }
+    c.shape = c.out_shapes[0];
     return c;
 }
 
@@ -90,13 +93,23 @@ static int eval_node(struct walk *w, const struct graph_node *n, struct err *err
         }
         c.in[i] = w->values[id];
     }
-    uint32_t out = n->outputs[0].n; /* no operator of op.def has a second result */
-    int r = make_doubles(&w->g->values[out], &w->values[out], err);
-    if (r < 0) {
-        return r;
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        uint32_t out = n->outputs[i].n;
+        int r = make_doubles(&w->g->values[out], &w->values[out], err);
+        if (r < 0) {
+            return r;
+        }
+        c.outs[i] = w->values[out];
     }
-    c.out = w->values[out];
+    c.out = c.outs[0];
     reference_ops[n->op].eval(&c);
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        uint32_t id = n->outputs[i].n;
+        if (w->readers[id] == 0) { /* a result that nobody asks for */
+            free(w->values[id]);
+            w->values[id] = NULL;
+        }
+    }
     for (uint32_t i = 0; i < n->input_count; i++) {
         uint32_t id = n->inputs[i].n;
         if (id != NO_VALUE.n && --w->readers[id] == 0) {
@@ -106,11 +119,6 @@ static int eval_node(struct walk *w, const struct graph_node *n, struct err *err
     }
     return 0;
 }
-
-#define GRAPH_OP(NAME, least, most, outputs, ...)                                                  \
-    _Static_assert((outputs) == 1, #NAME ": eval_node() knows one result");
-#include "graph/op.def"
-#undef GRAPH_OP
 
 static int walk_init(struct walk *w, struct err *err) {
     const struct graph *g = w->g;

@@ -49,7 +49,11 @@ int reference_eval(
 /* Roundings on the longest path to output `ordinal`. A result counts 1 for being stored, and more
  * where its kernel rounds inside: one for a bias or a scale that is applied apart, two for the
  * approximations of tanh and sigmoid, four for gelu, eight for softmax (difference, exponential,
- * sum, quotient, each of up to two units). Exact operators (Relu, Identity) count 0. A sum over K
+ * sum, quotient, each of up to two units). Div, Sqrt, Exp and Reciprocal count two, Pow four (a
+ * logarithm, a product, an exponential); LayerNormalization its sums, two for the inverse root, one
+ * each for scale and bias; Attention its two products and a softmax; Conv a product and its bias;
+ * ReduceSum a sum, ReduceMean one more; Cast to float16 one. Exact operators (Relu, Neg, Max, Min,
+ * ReduceMax, Identity, all that only move elements) count 0. A sum over K
  * counts nothing more in f32 partials of a float16 result; K where the result is float32; one per
  * group of 16, at most 512 / 16, with `accumulate_f16`. */
 uint32_t reference_roundings(const struct graph *g, uint32_t ordinal, bool accumulate_f16);
