@@ -38,7 +38,8 @@ struct search {
     uint64_t work;
     uint64_t byte_price;     /* 1/256 cycles a parameter byte: 0 until a plan does not fit */
     uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
-    uint64_t least_bytes; /* of the step at hand, over all rejected choices */
+    uint64_t least_bytes; /* of the step at hand, over all rejected choices: on its fullest tile */
+    uint64_t least_part[3]; /* of them: parameters of earlier steps, of this one, operands */
 };
 
 static const struct plan_matrix *matrix(const struct search *q, uint32_t at)
@@ -81,6 +82,17 @@ static bool has_room(const struct search *q, const struct footprint *most, uint6
         most->transient - most->region1 <= left0 + left1;
 }
 
+/* Remembers the choice that needs least on the fullest tile, for the message when none fits. */
+static void note_least(struct search *q, uint64_t before, uint64_t own, uint64_t operands)
+{
+    if (before + own + operands < q->least_bytes) {
+        q->least_bytes = before + own + operands;
+        q->least_part[0] = before;
+        q->least_part[1] = own;
+        q->least_part[2] = operands;
+    }
+}
+
 /* Memory of the draft's tiles; false when one is over a limit. Weights go to region 1 while there
  * is room on every tile of the step, else to region 0. */
 static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
@@ -103,8 +115,7 @@ static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
             return true;
         }
     }
-    uint64_t bytes = from->resident[0] + d->bytes.resident + d->most.transient;
-    q->least_bytes = bytes < q->least_bytes ? bytes : q->least_bytes;
+    note_least(q, from->resident[0], d->bytes.resident, d->most.transient);
     return false;
 }
 
@@ -336,6 +347,35 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
     to->most = d->most;
 }
 
+/* Why no choice of a step has room. A GEMM whose every grid is too large by itself never got into
+ * the menu: its leanest ones are looked at again here. */
+static int does_not_fit(struct search *q, const struct plan_step *s, struct err *err)
+{
+    if (s->kind == PLAN_GEMM && q->least_bytes == UINT64_MAX) {
+        for (uint32_t n = 1; n <= s->panels && n <= q->tiles; n++) {
+            uint32_t k = q->tiles / n < s->groups ? q->tiles / n : s->groups;
+            struct grid g = {.m = 1, .n = n, .k = k};
+            struct footprint f = cost_gemm_bytes(s, &g);
+            note_least(q, 0, f.resident, f.transient);
+        }
+    }
+    const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
+    uint64_t limit = q->limit0 + q->limit1;
+    uint64_t excess = q->least_bytes > limit ? q->least_bytes - limit : 0;
+    char over[64] = "but not in one piece of one memory region";
+    if (excess > 0) {
+        snprintf(over, sizeof over, "%llu too many", (unsigned long long)excess);
+    }
+    return err_at(err, ERR_DOES_NOT_FIT, n->pointer != NULL ? n->pointer : "",
+        "node '%s' (%s) with %u rows, %u inner and %u columns on %u tiles: tile %u needs at least "
+        "%llu bytes of the %llu there are, %s: parameters of earlier nodes %llu, of this node %llu, "
+        "operands and results %llu; use more tiles or a smaller model",
+        n->name != NULL ? n->name : "", graph_op_name(n->op), s->rows, s->inner, s->columns,
+        q->tiles, target_physical((struct logical_tile){0}).n, (unsigned long long)q->least_bytes,
+        (unsigned long long)limit, over, (unsigned long long)q->least_part[0],
+        (unsigned long long)q->least_part[1], (unsigned long long)q->least_part[2]);
+}
+
 static int advance(struct search *q, uint32_t step, struct err *err)
 {
     const struct plan_step *s = &q->plan->steps[step];
@@ -356,17 +396,7 @@ static int advance(struct search *q, uint32_t step, struct err *err)
         }
     }
     if (q->next_count == 0) {
-        const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
-        char need[48] = "more than one";
-        if (q->least_bytes != UINT64_MAX) {
-            snprintf(need, sizeof need, "at least %llu bytes a",
-                (unsigned long long)q->least_bytes);
-        }
-        return err_at(err, ERR_DOES_NOT_FIT, n->pointer != NULL ? n->pointer : "",
-            "node '%s' (%s) with %u rows, %u inner and %u columns: parameters and operands so far "
-            "need %s tile, at most %llu are there on each of %u tiles",
-            n->name != NULL ? n->name : "", graph_op_name(n->op), s->rows, s->inner, s->columns,
-            need, (unsigned long long)(q->limit0 + q->limit1), q->tiles);
+        return does_not_fit(q, s, err);
     }
     struct state *made = ARENA_ARRAY(q->arena, struct state, q->next_count);
     for (uint32_t i = 0; i < q->next_count; i++) {
