@@ -44,7 +44,7 @@ BRANCH(brpos, x >> 31 == 0)
 
 EXEC(br_mmmn)
 {
-    return branch_if(t, c, RM(A) & ADDR_MASK, true);
+    return branch_if(t, c, RM(A), true);
 }
 
 EXEC(bri_mmmn_zi)
@@ -127,6 +127,8 @@ EXEC(trap_mmmn_zi)
     return (d->imm & 1) != 0 ? ETYPE_PBRK1 : ETYPE_PBRK0;
 }
 
+#define VERTEX_BASE_MASK 0xFFFFCu /* the register has address bits 19:2 */
+
 static bool launch_is_valid(uint32_t entry, uint32_t vertex_base)
 {
     return pc_is_valid(entry) && (vertex_base & 3) == 0;
@@ -143,7 +145,7 @@ EXEC(run_mmmn_zi)
     }
     for (int w = 1; w < TILE_CONTEXTS; w++) {
         if (t->ctx[w].state == 0 && !t->ctx[w].is_leaving) {
-            worker_start(t, w, entry, base & ADDR_MASK & ~3u, t->now + TIME_LAUNCH);
+            worker_start(t, w, entry, base & VERTEX_BASE_MASK, t->now + TIME_LAUNCH);
             return EXEC_OK;
         }
     }
@@ -170,7 +172,7 @@ EXEC(runall_mmmn_zi)
     }
     for (int w = 1; w < TILE_CONTEXTS; w++) {
         uint32_t own = base + (uint32_t)(w - 1) * 4 * (uint32_t)d->imm;
-        worker_start(t, w, entry, own & ADDR_MASK & ~3u, t->now + TIME_LAUNCH);
+        worker_start(t, w, entry, own & VERTEX_BASE_MASK, t->now + TIME_LAUNCH);
     }
     return EXEC_OK;
 }

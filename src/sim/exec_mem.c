@@ -1,4 +1,5 @@
-/* Loads and stores (tile fact sheet 1.7, 2.3, 2.4). Every function checks all addresses first:
+/* Loads and stores (tile fact sheet 1.7, 2.3, 2.4). Addresses are sums modulo 2^32 and are checked
+ * as such; only packed addresses have 21 bits. Every function checks all addresses first:
  * validity and alignment of each, then clashes with the fetch and with each other, and only then
  * touches memory or registers. A store that has happened stays even if the other half of its
  * bundle faults later, as on the device. */
@@ -27,9 +28,9 @@ static inline bool is_same_written(const struct dec *d, int x, int y)
     return d->w[x] == d->w[y] && d->w[x] < SINK;
 }
 
-#define EA_IMM(size)  ((RM(A) + RM(B) + (uint32_t)d->imm * (size)) & ADDR_MASK)
-#define EA_REG(size)  ((RM(A) + RM(B) + RM(C) * (size)) & ADDR_MASK)
-#define EA_STEP       ((RM(A) + RM(B)) & ADDR_MASK)
+#define EA_IMM(size)  (RM(A) + RM(B) + (uint32_t)d->imm * (size))
+#define EA_REG(size)  (RM(A) + RM(B) + RM(C) * (size))
+#define EA_STEP       (RM(A) + RM(B))
 
 /* The four forms of a load: offset immediate or register, step immediate or register. `put`
  * stores what lies at `ea` into letter D. is_m: the destination is an $m, so that it can collide
@@ -141,13 +142,13 @@ STORE_STEP(st64step_mbmn, 2, RM(C), RA(D))
 
 EXEC(stm32_mmmn)
 {
-    return store_words(t, c, (RM(A) + RM(B) * 4) & ADDR_MASK, &RM(C), 1);
+    return store_words(t, c, RM(A) + RM(B) * 4, &RM(C), 1);
 }
 
 EXEC(stm32step_mmmn)
 {
     uint32_t after = RM(B) + RM(A) * 4;
-    int fault = store_words(t, c, RM(B) & ADDR_MASK, &RM(C), 1);
+    int fault = store_words(t, c, RM(B), &RM(C), 1);
 
     if (fault == EXEC_OK) {
         WM(B) = after;
@@ -332,7 +333,7 @@ EXEC(st64pace_mbmn_ef)
 static inline int delta_loads(struct tile *t, struct context *c, const struct dec *d,
     struct access data, uint32_t delta_size, uint32_t *ret, uint32_t words)
 {
-    struct access x[2] = { { RM(B) & ADDR_MASK, delta_size }, data };
+    struct access x[2] = { { RM(B), delta_size }, data };
     uint32_t after = RM(B) + delta_size, delta;
     int fault = check_all(c, x, 2);
 
@@ -357,7 +358,7 @@ static inline struct access delta_data(const struct context *c, const struct dec
     uint32_t size)
 {
     uint32_t delta = high ? RM(C) >> 16 : RM(C) & 0xFFFFu;
-    struct access x = { (RM(A) + delta) & ADDR_MASK, size };
+    struct access x = { RM(A) + delta, size };
 
     return x;
 }
@@ -384,7 +385,7 @@ EXEC(ldd16v2a32_mmbn)
 
 EXEC(ld64a32_mmbn)
 {
-    struct access x[2] = { { RM(B) & ADDR_MASK, 8 }, delta_data(c, d, false, 4) };
+    struct access x[2] = { { RM(B), 8 }, delta_data(c, d, false, 4) };
     uint32_t after = RM(B) + 8;
     int fault = check_all(c, x, 2);
 
@@ -402,8 +403,8 @@ EXEC(ld64a32_mmbn)
 EXEC(ldb16b16_mmbn)
 {
     uint32_t base = RM(A), delta = RM(C), mini = RM(B);
-    struct access x[2] = { { (base + (delta >> 16)) & ADDR_MASK, 2 },
-        { (base + (delta & 0xFFFFu)) & ADDR_MASK, 2 } };
+    struct access x[2] = { { base + (delta >> 16), 2 },
+        { base + (delta & 0xFFFFu), 2 } };
     int fault = check_all(c, x, 2);
 
     if (is_same_written(d, B, C)) {
