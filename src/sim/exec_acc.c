@@ -6,8 +6,9 @@
 #include "sim/fp.h"
 #include "sim/fp_wide.h"
 
-/* Ends an accumulate into even[0..n-1]. An accumulator that overflows raises nothing now; the
- * flag comes when the infinity is read. `read` has the flags of results read on the way. */
+/* Ends an accumulate into even[0..n-1]. Only operands raise flags now (a product that overflows
+ * does not); the flag of an infinity comes when it is read. `read` has the flags of results read
+ * on the way. */
 static int put_even(struct context *c, struct fp *f, const struct fp *read, const uint32_t *v,
     int n)
 {
@@ -25,7 +26,7 @@ static int put_even(struct context *c, struct fp *f, const struct fp *read, cons
 
 static uint32_t mac(struct fp *f, uint32_t acc, uint32_t x, uint32_t y)
 {
-    return f32_add(f, acc, f32_mul(f, x, y));
+    return f32_add_quiet(acc, f32_mul(f, x, y));
 }
 
 EXEC(f32mac_aaan)
@@ -69,7 +70,7 @@ static uint32_t dot2(struct fp *f, uint32_t x, uint32_t y)
 EXEC(f16v2cmac_aaan)
 {
     struct fp f = fp_plain(c);
-    uint32_t v = f32_add(&f, c->even[0], dot2(&f, RA(A), RA(B)));
+    uint32_t v = f32_add_quiet(c->even[0], dot2(&f, RA(A), RA(B)));
 
     return put_even(c, &f, NULL, &v, 1);
 }
@@ -83,8 +84,8 @@ EXEC(f16v4cmac_aaan)
             c->even)) {
         return EXEC_OK;
     }
-    v[0] = f32_add(&f, c->even[0], dot2(&f, RA2(A, 0), RA2(B, 0)));
-    v[1] = f32_add(&f, c->even[1], dot2(&f, RA2(A, 1), RA2(B, 1)));
+    v[0] = f32_add_quiet(c->even[0], dot2(&f, RA2(A, 0), RA2(B, 0)));
+    v[1] = f32_add_quiet(c->even[1], dot2(&f, RA2(A, 1), RA2(B, 1)));
     return put_even(c, &f, NULL, v, 2);
 }
 
@@ -97,24 +98,29 @@ static uint32_t half_single(struct fp *f, uint32_t h)
 
 static uint32_t acc_half(struct fp *f, uint32_t acc, uint32_t h)
 {
-    return f32_add(f, acc, half_single(f, h));
+    return f32_add_quiet(acc, half_single(f, h));
 }
 
 static uint32_t absacc_half(struct fp *f, uint32_t acc, uint32_t h)
 {
-    return f32_add(f, half_single(f, h & 0x7FFFu), acc & 0x7FFFFFFFu);
+    return f32_add_quiet(half_single(f, h & 0x7FFFu), acc & 0x7FFFFFFFu);
 }
 
 static uint32_t sqacc_half(struct fp *f, uint32_t acc, uint32_t h)
 {
     double v = f16_in(f, h);
 
-    return f32_add(f, acc, f32_out(f, v * v));
+    return f32_add_quiet(acc, f32_out(f, v * v));
+}
+
+static uint32_t acc_single(struct fp *f, uint32_t acc, uint32_t x)
+{
+    return f32_add_quiet(acc, f32_taken(f, x));
 }
 
 static uint32_t absacc_single(struct fp *f, uint32_t acc, uint32_t x)
 {
-    return f32_add(f, x & 0x7FFFFFFFu, acc & 0x7FFFFFFFu);
+    return acc_single(f, acc & 0x7FFFFFFFu, x & 0x7FFFFFFFu);
 }
 
 static uint32_t sqacc_single(struct fp *f, uint32_t acc, uint32_t x)
@@ -148,17 +154,17 @@ HALVES(f16v8acc_aaan, 8, acc_half)
 HALVES(f16v4absacc_aaan, 4, absacc_half)
 HALVES(f16v8absacc_aaan, 8, absacc_half)
 HALVES(f16v8sqacc_aaan, 8, sqacc_half)
-SINGLES(f32v4acc_aaan, f32_add)
+SINGLES(f32v4acc_aaan, acc_single)
 SINGLES(f32v4absacc_aaan, absacc_single)
 SINGLES(f32v4sqacc_aaan, sqacc_single)
 
 /* ---- reading accumulators -------------------------------------------------------------------- */
 
-/* An infinity is an overflow when it is read, whatever made it. */
+/* An infinity is an overflow when it is read, whatever made it. A NaN of either kind comes out as
+ * the fixed one and raises nothing. */
 uint32_t acc_read_single(struct fp *f, uint32_t acc)
 {
     if (f32_is_nan(acc)) {
-        f->flags |= f32_is_snan(acc) ? FP_INV : 0;
         return FP_NAN32;
     }
     if ((acc & 0x7F800000u) == 0x7F800000u) {
@@ -170,7 +176,6 @@ uint32_t acc_read_single(struct fp *f, uint32_t acc)
 uint32_t acc_read_half(struct fp *f, uint32_t acc, int lane)
 {
     if (f32_is_nan(acc)) {
-        f->flags |= f32_is_snan(acc) ? FP_INV : 0;
         return FP_NAN16;
     }
     if ((acc & 0x7F800000u) == 0x7F800000u) {
@@ -206,7 +211,7 @@ EXEC(f32v2axpy_aaan)
 
     for (int i = 0; i < 2; i++) {
         old[i] = acc_read_single(&read, c->even[i]);
-        v[i] = f32_add(&f, f32_mul(&f, c->tas, RA2(C, i)), RA2(B, i));
+        v[i] = f32_add_quiet(f32_mul(&f, c->tas, RA2(C, i)), f32_taken(&f, RA2(B, i)));
     }
     fault = put_even(c, &f, &read, v, 2);
     if (fault == EXEC_OK) {

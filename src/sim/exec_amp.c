@@ -112,6 +112,14 @@ typedef int32_t v4i __attribute__((vector_size(16), aligned(4)));
 
 #define EXPONENT 0x7F800000
 
+/* Denormals to zeros of their sign. */
+static inline __attribute__((always_inline)) v4f flushed(v4f v)
+{
+    v4i bits = (v4i)v;
+
+    return (v4f)(bits & (((bits & EXPONENT) != 0) | INT32_MIN));
+}
+
 /* out[k] = base[k] + dot[k] for all units; false when one is not finite. The sum begins with +0,
  * so that negative zeros add up to +0. */
 static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNITS],
@@ -121,17 +129,14 @@ static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNI
 
     for (int k = 0; k < UNITS; k += 4) {
         v4d sum = { 0, 0, 0, 0 };
-        v4f r;
+        v4f dot;
         v4i bits;
 
         for (int i = 0; i < lanes; i++) {
             sum += *(const v4d *)(const void *)&w[i][k] * x[i];
         }
-        bits = (v4i)__builtin_convertvector(sum, v4f);
-        bits &= ((bits & EXPONENT) != 0) | INT32_MIN; /* flush, sign kept */
-        r = *(const v4f *)(const void *)&base[k] + (v4f)bits;
-        bits = (v4i)r;
-        bits &= ((bits & EXPONENT) != 0) | INT32_MIN;
+        dot = flushed(__builtin_convertvector(sum, v4f));
+        bits = (v4i)flushed(flushed(*(const v4f *)(const void *)&base[k]) + dot);
         bad |= (bits & EXPONENT) == EXPONENT;
         *(v4i *)(void *)&out[k] = bits;
     }
@@ -175,7 +180,7 @@ static void dots_flagged(struct fp *f, const struct tile *t, const struct issue 
             double p = ldexp(w * x, s->scale);
             sum += p;
         }
-        out[k] = f32_add(f, s->base[k], f32_out(f, sum));
+        out[k] = f32_add_quiet(s->base[k], f32_out(f, sum));
     }
 }
 
@@ -381,6 +386,16 @@ static uint32_t coef_single(const struct tile *t, int unit, int entry, int half)
     return (uint32_t)(t->cwei[4 * unit + entry] >> 32 * half);
 }
 
+/* A product that overflows raises nothing; invalid factors do. */
+static uint32_t mul_factors(struct fp *f, uint32_t x, uint32_t y)
+{
+    struct fp m = { 0 };
+    uint32_t product = f32_mul(&m, x, y);
+
+    f->flags |= m.flags & FP_INV;
+    return product;
+}
+
 static int amp_single(struct tile *t, struct context *c, const struct dec *d, int sets)
 {
     struct fp f = fp_plain(c);
@@ -404,8 +419,8 @@ static int amp_single(struct tile *t, struct context *c, const struct dec *d, in
         for (int u = 0; u < enabled; u++) {
             int k = SET_UNITS * s + u;
             uint32_t weight = coef_single(t, k, l >> 1, l & 1);
-            uint32_t product = f32_mul(&f, s == 0 ? x : c->tas, weight);
-            even[k] = f32_add(&f, p == s ? c->odd[k] : c->even[k], product);
+            uint32_t product = mul_factors(&f, s == 0 ? x : c->tas, weight);
+            even[k] = f32_add_quiet(p == s ? c->odd[k] : c->even[k], product);
             if (o == s) {
                 odd[k] = u + 2 >= enabled ? in[u & 1] : p == s ? c->even[k + 2] : c->odd[k + 2];
             }
@@ -452,9 +467,9 @@ static int slic_single(struct tile *t, struct context *c, const struct dec *d, i
         for (int u = 0; u < enabled; u++) {
             int k = SET_UNITS * s + u;
             uint32_t weight = coef_single(t, k, wid, (p - s) & 1);
-            uint32_t product = f32_mul(&f, s == 0 ? x : c->tas, weight);
+            uint32_t product = mul_factors(&f, s == 0 ? x : c->tas, weight);
             uint32_t from = u + 2 >= enabled ? in[u & 1] : c->even[k + 2];
-            even[k] = f32_add(&f, p == s ? from : c->even[k], product);
+            even[k] = f32_add_quiet(p == s ? from : c->even[k], product);
         }
     }
     fault = fp_done(c, &f);

@@ -110,7 +110,7 @@ static inline __attribute__((always_inline)) WIDE __m128 add_dots(const double (
     for (int i = 0; i < lanes; i++) {
         sum = _mm256_add_pd(sum, _mm256_mul_pd(_mm256_loadu_pd(&w[i][k]), x[i]));
     }
-    return flush(_mm_add_ps(load4(&base[k]), flush(_mm256_cvtpd_ps(sum))));
+    return flush(_mm_add_ps(flush(load4(&base[k])), flush(_mm256_cvtpd_ps(sum))));
 }
 
 static inline __attribute__((always_inline)) WIDE bool sums_all(const double (*w)[16],
