@@ -233,11 +233,15 @@ golden: deps
 PREFIX ?= /usr
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system \
-	    $(DESTDIR)$(PREFIX)/lib/sysusers.d $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
+	    $(DESTDIR)$(PREFIX)/lib/sysusers.d $(DESTDIR)$(PREFIX)/lib/tmpfiles.d \
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -m 0755 $(PROGRAMS:%=$(B)/%) $(DESTDIR)$(PREFIX)/bin
 	install -m 0644 systemd/*.service systemd/*.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 0644 systemd/ipud.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/ipud.conf
 	install -m 0644 systemd/ipud.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/ipud.conf
+	install -m 0644 packaging/man/ipuctl.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 0644 packaging/completion/ipuctl.bash \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ipuctl
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
