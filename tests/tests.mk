@@ -11,3 +11,4 @@ TESTDEPS_daemon := package proto
 TESTOBJ_daemon := $(B)/daemon/config.o $(B)/daemon/bindings.o $(B)/daemon/peer.o
 TESTDEPS_patterns := emit device sim
 TESTOBJ_patterns := $(B)/tests/support/patterns.o
+TESTDEPS_faults := device sim

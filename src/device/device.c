@@ -9,12 +9,21 @@
 
 #include "base/cleanup.h"
 
+/* What the tiles hold is still to be looked at, so its symbols stay. */
 static void device_empty(struct device *d)
 {
     session_end(d);
+    d->is_resident = false;
+}
+
+/* Before a load, a reset or the end. */
+static void device_forget(struct device *d)
+{
+    device_empty(d);
     program_free(d->program);
     d->program = NULL;
-    d->is_resident = false;
+    free(d->postmortem);
+    d->postmortem = NULL;
 }
 
 static void cleanup_device(struct device **d)
@@ -55,7 +64,7 @@ void device_close(struct device *d)
         return;
     }
     if (d->ops.close != NULL) {
-        device_empty(d);
+        device_forget(d);
         d->ops.close(d->ops.self);
     }
     lock_drop(&d->lock_fd);
@@ -83,7 +92,7 @@ void device_stop(struct device *d)
 
 int device_reset(struct device *d, struct err *err)
 {
-    device_empty(d);
+    device_forget(d);
     return device_initialize(d, err);
 }
 
@@ -95,41 +104,40 @@ static void emit(device_event_fn *event, void *arg, const char *id, const char *
     }
 }
 
-/* "tile 12: supervisor FP at 0x4c123 (rt_host_in+0x10)" appended to a run's or load's error, from
- * what the debug interface of the stopped tile says. */
-static void explain_fault(struct device *d, struct err *err)
+/* Failures in which the tiles have a part; the others say all there is to say. */
+static bool is_of_tiles(int code)
 {
-    int tile;
-    uint32_t status, ssr, pc;
-    struct err ignored;
-    if (err == NULL || err->code == ERR_CANCELLED || err->code == ERR_BOOT ||
-        tdi_find_fault(d, &tile, &status, &ignored) < 0 || tile < 0) {
+    return code == ERR_DEADLOCK || code == ERR_TILE_FAULT || code == ERR_RUN_TIMEOUT ||
+        code == ERR_TIMEOUT || code == ERR_BOOT || code == ERR_DEVICE_HANG ||
+        code == ERR_DEVICE_ERROR;
+}
+
+/* The post-mortem of a load or run that failed, and its sentence behind the error's. An exception
+ * explains a time limit; nothing else changes what the error says. */
+static void explain(struct device *d, struct err *err)
+{
+    struct survey *s = is_of_tiles(err->code) ? malloc(sizeof *s) : NULL;
+    if (s == NULL) {
         return;
     }
-    int context = 0;
-    while (context < 6 && (status >> (2 * context) & 3) < 2) {
-        context++;
-    }
-    if (tdi_read_csr(d, (uint32_t)tile, context, 1, &ssr, &ignored) < 0 ||
-        tdi_read_csr(d, (uint32_t)tile, context, 0, &pc, &ignored) < 0) {
-        return;
-    }
-    const char *name = "";
-    uint32_t offset = 0;
-    for (uint32_t i = 0; d->program != NULL && i < d->program->symbol_count; i++) {
-        const struct package_symbol *s = &d->program->symbols[i];
-        if ((s->tile < 0 || s->tile == tile) && s->addr <= pc && pc - s->addr < 0x4000 &&
-            (name[0] == '\0' || pc - s->addr < offset)) {
-            name = s->name;
-            offset = pc - s->addr;
-        }
-    }
+    char summary[320];
+    survey_take(d, true, s);
+    d->postmortem = survey_print(s, err->text);
+    survey_summary(s, summary, sizeof summary);
     size_t used = strlen(err->text);
-    snprintf(err->text + used, sizeof err->text - used, "; tile %d %s%s: exception %s at 0x%05x %s+0x%x",
-        tile, context == 0 ? "supervisor" : "worker ",
-        context == 0 ? "" : (const char *[]){"0", "1", "2", "3", "4", "5"}[context - 1],
-        tdi_exception_name(ssr >> 4), pc, name, offset);
-    err->code = ERR_TILE_FAULT;
+    if (summary[0] != '\0' && used + 2 < sizeof err->text) {
+        snprintf(err->text + used, sizeof err->text - used, "; %s", summary);
+    }
+    if (s->exception_count > 0 && (err->code == ERR_RUN_TIMEOUT || err->code == ERR_DEADLOCK ||
+                                      err->code == ERR_TIMEOUT)) {
+        err->code = ERR_TILE_FAULT;
+    }
+    free(s);
+}
+
+const char *device_postmortem(const struct device *d)
+{
+    return d->postmortem;
 }
 
 static int check_parameters(const struct program *g, const struct device_parameter *params, size_t n,
@@ -201,7 +209,7 @@ int device_load(struct device *d, const struct package *p, const struct digest *
         return 0;
     }
     begin(d);
-    device_empty(d);
+    device_forget(d);
     struct err local = {0};
     int r = program_copy(p, &d->program, &local);
     CLEANUP(cleanup_free) const uint8_t **tensors = NULL;
@@ -213,7 +221,7 @@ int device_load(struct device *d, const struct package *p, const struct digest *
     if (r == 0) {
         r = bring_up(d, p, tensors, event, arg, &local);
         if (r < 0) {
-            explain_fault(d, &local);
+            explain(d, &local);
         }
     }
     atomic_store(&d->is_busy, false);
@@ -358,6 +366,8 @@ int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
         return r;
     }
     begin(d);
+    free(d->postmortem);
+    d->postmortem = NULL;
     struct err local = {0};
     uint64_t start = d->ops.now_ns(d->ops.self);
     while (r == 0 && ret->runs < runs) {
@@ -369,7 +379,7 @@ int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
     atomic_store(&d->is_busy, false);
     if (r < 0) {
         if (!stopped_between) {
-            explain_fault(d, &local);
+            explain(d, &local);
             device_empty(d);
         }
         if (err != NULL) {
@@ -378,4 +388,70 @@ int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
         return -local.code;
     }
     return 0;
+}
+
+/* ---- looking at tiles ----------------------------------------------------------------------- */
+
+int device_tiles(struct device *d, char **ret, struct err *err)
+{
+    struct survey *s = malloc(sizeof *s);
+    char *text = NULL;
+    struct err found = {0};
+    if (s != NULL) {
+        survey_take(d, false, s);
+        found = s->incomplete;
+        text = survey_print(s, NULL);
+        free(s);
+    }
+    if (text == NULL) {
+        return err_set(err, ERR_NOMEM, "states of %d tiles", TARGET_TILES);
+    }
+    if (found.code != 0) {
+        free(text);
+        return err_set(err, (enum err_code)found.code, "%s", found.text);
+    }
+    *ret = text;
+    return 0;
+}
+
+static int look_begin(struct device *d, uint32_t tile, struct err *err)
+{
+    if (tile >= TARGET_TILES) {
+        return err_set(err, ERR_INVALID, "tile %u: 0 to %d", tile, TARGET_TILES - 1);
+    }
+    d->tdi_deadline_ns = d->ops.now_ns(d->ops.self) + SURVEY_LIMIT_NS;
+    return 0;
+}
+
+int device_tile_read(struct device *d, uint32_t tile, uint32_t addr, uint32_t *ret, uint32_t count,
+    struct err *err)
+{
+    uint32_t status = 0;
+    if (count > DEVICE_LOOK_WORDS) {
+        return err_set(err, ERR_INVALID, "%u words, at most %u", count, DEVICE_LOOK_WORDS);
+    }
+    int r = look_begin(d, tile, err);
+    if (r < 0) {
+        return r;
+    }
+    r = reg_read(d, tdi(tile, TDI_CTXT_STS), &status, err);
+    if (r == 0) {
+        int reader = survey_reader(status);
+        /* All workers run: stop one for as long as it takes. */
+        r = tdi_read_words(d, tile, reader >= 0 ? reader : 1, addr, ret, count, err);
+    }
+    d->tdi_deadline_ns = 0;
+    return r;
+}
+
+int device_tile_registers(struct device *d, uint32_t tile, int context,
+    struct device_registers *ret, struct err *err)
+{
+    if (context < 0 || context >= TDI_CONTEXTS) {
+        return err_set(err, ERR_INVALID, "context %d: 0 to %d", context, TDI_CONTEXTS - 1);
+    }
+    int r = look_begin(d, tile, err);
+    r = r < 0 ? r : tdi_read_registers(d, tile, context, ret, err);
+    d->tdi_deadline_ns = 0;
+    return r;
 }

@@ -90,6 +90,46 @@ int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
  * device empty. Without one in progress nothing happens, now or later. */
 void device_stop(struct device *d);
 
+/* ---- After a failure, and between loads and runs --------------------------------------------- */
+
+#define DEVICE_POSTMORTEM_BYTES 32768
+#define DEVICE_M_REGISTERS      16
+#define DEVICE_LOOK_WORDS       1024 /* most words of one device_tile_read() */
+
+/* What the tiles were doing when the last load or run failed: text of a JSON object (proto/
+ * events.md, device.postmortem), borrowed until the next load, run or reset; NULL when the last
+ * one did not fail, or failed without the tiles' doing. */
+const char *device_postmortem(const struct device *d);
+
+/* The calls below disturb no resident program; each ends within two seconds of device time.
+ * Tiles are physical. Context 0 is the supervisor, 1..6 are workers. */
+
+/* The states of all tiles as such an object. *ret is owned. */
+int device_tiles(struct device *d, char **ret, struct err *err);
+int device_tile_read(struct device *d, uint32_t tile, uint32_t addr, uint32_t *ret, uint32_t count,
+    struct err *err);
+
+struct device_registers {
+    uint32_t pc, status; /* SSR or WSR */
+    uint8_t state;       /* 0 inactive or waiting, 1 active, 2 debug stop, 3 excepted */
+    const char *exception; /* "NONE" or its name; static */
+    uint32_t m[DEVICE_M_REGISTERS];
+};
+
+/* -ERR_CONFLICT when the context refuses, as a supervisor that waits in a sync may. */
+int device_tile_registers(struct device *d, uint32_t tile, int context,
+    struct device_registers *ret, struct err *err);
+
+struct device_symbol {
+    const char *name; /* borrowed until the next load or reset */
+    uint32_t addr, size;
+};
+
+/* Symbols of the program last loaded that begin in, or cover the start of, [addr, addr + bytes),
+ * by address; returns their number, at most n. */
+size_t device_tile_symbols(const struct device *d, uint32_t tile, uint32_t addr, uint32_t bytes,
+    struct device_symbol *ret, size_t n);
+
 /* Resets chip and driver state; nothing is resident afterwards. */
 int device_reset(struct device *d, struct err *err);
 

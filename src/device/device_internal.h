@@ -65,6 +65,10 @@ struct device {
     uint8_t *command_page;    /* owned, attached at host page 0 */
     uint8_t *pages;           /* owned, attached at host page 1 */
     uint32_t pages_bytes;
+    char *postmortem;         /* owned text of the last failure, NULL when there is none */
+    uint64_t tdi_deadline_ns; /* of a survey or a look in progress, 0 = none */
+    uint32_t marks[2];        /* last value written or read */
+    bool has_mark[2];
     atomic_bool stop;         /* device_stop() while busy */
     atomic_bool is_busy;
 };
@@ -121,6 +125,32 @@ int session_call(struct device *d, enum package_call call, const uint8_t *const 
     uint8_t *const *outputs, uint64_t limit_ns, struct err *err);
 
 /* debug.c: the tile debug interface. Context 0 is the supervisor, 1..6 are workers. */
+enum tdi_register {
+    TDI_CTXT_STS, TDI_RBRK, TDI_RBRK_VERT, TDI_IEXEC, TDI_IOWNER, TDI_ECSR, TDI_ECLR, TDI_DATA,
+    TDI_STS, TDI_CLR, TDI_DCOUNT, TDI_EXCHANGE_CTL,
+};
+#define TDI_CONTEXTS 7
+#define TDI_RBRK_ALL 0x4000007fu /* every context, and what the configuration writes */
+#define TDI_ECSR_BOS (1u << 5)
+/* Control registers of supervisor and worker. */
+#define CSR_PC         0
+#define CSR_STATUS     1 /* SSR, WSR */
+#define CSR_ANS_DCOUNT 0xaa
+
+/* Exception types (2.5). */
+enum tdi_exception {
+    TDI_NONE, TDI_EXC_RBRK, TDI_EXC_PBRK0, TDI_EXC_PBRK1, TDI_EXC_BOS, TDI_EXC_FP,
+    TDI_EXC_CONFLICT, TDI_EXC_EXCONF, TDI_EXC_INVALID_ADDR, TDI_EXC_INVALID_OP,
+    TDI_EXC_INVALID_PC, TDI_EXC_DBRK, TDI_EXC_INVALID_INSTR, TDI_EXC_EXERR, TDI_EXC_MEMERR,
+    TDI_EXC_IBRK,
+};
+
+uint32_t tdi(uint32_t tile, enum tdi_register reg); /* offset of a register */
+/* Of a context in a CTXT_STS word: 0 inactive or waiting, 1 active, 2 debug stop, 3 excepted. */
+static inline uint32_t tdi_state(uint32_t status, int context)
+{
+    return status >> (2 * context) & 3;
+}
 int tdi_context_state(struct device *d, uint32_t tile, int context, uint32_t *ret, struct err *err);
 int tdi_read_m(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
     struct err *err);
@@ -128,8 +158,116 @@ int tdi_read_csr(struct device *d, uint32_t tile, int context, int number, uint3
     struct err *err);
 int tdi_read_words(struct device *d, uint32_t tile, int context, uint32_t addr, uint32_t *ret,
     uint32_t count, struct err *err);
+/* At once, without asking for a stop: -ERR_CONFLICT when the context refuses. */
+int tdi_peek_m(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
+    struct err *err);
+int tdi_peek_csr(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
+    struct err *err);
+int tdi_peek_words(struct device *d, uint32_t tile, int context, uint32_t addr, uint32_t *ret,
+    uint32_t count, struct err *err);
+int tdi_read_registers(struct device *d, uint32_t tile, int context, struct device_registers *ret,
+    struct err *err);
+/* Asks every context of every tile to stop after the instruction it executes. */
+int tdi_stop_all(struct device *d, struct err *err);
+/* The supervisor stops at its next sync, before executing it (state 2, BOS). */
+int tdi_break_on_sync(struct device *d, uint32_t tile, bool enabled, struct err *err);
+/* Clears a context's exception: it goes on. */
+int tdi_resume(struct device *d, uint32_t tile, int context, struct err *err);
 /* First tile whose supervisor is excepted, or -1. Reads every tile's status once. */
 int tdi_find_fault(struct device *d, int *ret_tile, uint32_t *ret_status, struct err *err);
 const char *tdi_exception_name(uint32_t etype);
+const char *tdi_receive_error_name(uint32_t code);
+
+/* symbols.c: the symbol that holds addr on a tile, and the offset in it; NULL when none does. */
+const char *program_symbol(
+    const struct program *g, uint32_t tile, uint32_t addr, uint32_t *ret_offset);
+
+/* survey.c: what all tiles are doing, by the debug interface alone. */
+enum tile_class {
+    TILE_WAITING,  /* supervisor in state 0, no worker running: in a sync, or never started */
+    TILE_RUNNING,
+    TILE_COMPLETE, /* branched to address 0 */
+    TILE_STOPPED,  /* by a debug stop that is no trap */
+    TILE_EXCEPTED, /* some context has an exception, or has trapped */
+    TILE_CLASSES
+};
+
+#define SURVEY_MAX_EXCEPTIONS 16 /* described; more are counted */
+#define SURVEY_MAX_REGISTERS  8  /* of these with registers */
+#define SURVEY_MAX_GROUPS     16
+#define SURVEY_MAX_NAMED      8  /* tiles of a group */
+#define SURVEY_MAX_MISSING    16
+#define SURVEY_LIMIT_NS       2000000000ull
+
+struct survey_tile {
+    uint32_t status;    /* CTXT_STS */
+    uint8_t class;      /* enum tile_class */
+    int8_t zone;        /* of the sync that its supervisor waits in; -1 not known, or in none */
+    bool has_position;
+    bool is_abstaining; /* stands for barriers by `sans` */
+    uint32_t pc;        /* of the supervisor (or the first running context); has_position */
+    uint8_t context;    /* whose pc */
+    const char *symbol; /* of pc, NULL */
+    uint32_t offset;
+    const char *phase;  /* exchange row that follows the sync, NULL */
+    const char *work;   /* routine that its first worker last ran, NULL; when no position is known */
+};
+
+struct survey_exception {
+    uint16_t tile;
+    uint8_t context, state, etype;
+    uint32_t pc, status, dcount, exchange_ctl;
+    const char *symbol; /* NULL */
+    uint32_t offset;
+    char instruction[96]; /* "" when memory could not be read */
+    const char *row;    /* exchange phase, NULL */
+    bool is_in_row;     /* pc is in it: word counts from its start */
+    uint32_t word;
+    bool has_registers;
+    uint32_t m[DEVICE_M_REGISTERS];
+};
+
+/* Tiles that wait in the same place; where that is not known, whose workers last ran the same
+ * routine (symbol). */
+struct survey_group {
+    int zone;
+    const char *symbol, *phase;
+    uint32_t count;
+    uint16_t tiles[SURVEY_MAX_NAMED];
+};
+
+struct survey {
+    struct survey_tile tiles[TARGET_TILES];
+    uint32_t counts[TILE_CLASSES];
+    struct survey_exception exceptions[SURVEY_MAX_EXCEPTIONS];
+    uint32_t exception_count, receive_errors;
+    struct survey_group groups[SURVEY_MAX_GROUPS];
+    uint32_t group_count, more_groups; /* tiles that no group had room for */
+    bool is_frozen;
+    bool knows_waits;   /* supervisors that wait let themselves be read */
+    int barrier;        /* zone that most tiles wait in, -1 */
+    uint16_t missing[SURVEY_MAX_MISSING];
+    uint32_t missing_count, waiting_at_barrier;
+    uint32_t marks[2];
+    bool has_mark[2], is_mark_read[2]; /* known at all; read now, not remembered */
+    uint32_t ccsr, complex_csr, blocks[2 * XB_COUNT];
+    uint64_t elapsed_ns;
+    struct err incomplete; /* why it ends early, code 0 = it is whole */
+};
+
+/* Fills *s. `freeze` stops all tiles first and leaves them so: for programs that are lost. Without
+ * it nothing is disturbed. Errors end the survey early and stay in s->incomplete. */
+void survey_take(struct device *d, bool freeze, struct survey *s);
+/* A context of the tile through which memory can be read, -1 when none is. */
+int survey_reader(uint32_t status);
+/* One sentence about the cause, "" when there is nothing to say. */
+void survey_summary(const struct survey *s, char *text, size_t n);
+/* "fault": an exception; "running": some tile does; "deadlock": after a failure neither; else
+ * "quiet". */
+const char *survey_verdict(const struct survey *s);
+
+/* survey_print.c: as a JSON object of at most DEVICE_POSTMORTEM_BYTES, owned; NULL: no memory.
+ * seam_text is the error that caused it, or NULL. */
+char *survey_print(const struct survey *s, const char *seam_text);
 
 #endif
