@@ -30,8 +30,8 @@ static void add_transfers(struct exchange_level *level, const struct placement *
     }
 }
 
-int exchange_build(
-    const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err)
+int exchange_build_known(const struct placement *p, const struct exchange_orders *known,
+    struct arena *a, struct exchange_plan **ret, struct err *err)
 {
     const struct tile_graph *tg = p->tg;
     struct exchange_plan *x = ARENA_NEW(a, struct exchange_plan);
@@ -52,9 +52,8 @@ int exchange_build(
         for (uint32_t m = 0; m < l->move_count; m++) {
             add_transfers(level, p, &tg->moves[l->move_first + m], a);
         }
-        struct exchange_options options = {0};
-        if (exchange_schedule_phase(
-                level->transfers, count, &options, a, &level->phase, err) != 0) {
+        if (exchange_reuse_phase(level->transfers, count, known, a, &level->phase, &level->origin,
+                err) != 0) {
             return err_wrap(err, "exchange of level %u", i);
         }
         x->phase_count++;
@@ -65,6 +64,12 @@ int exchange_build(
     }
     *ret = x;
     return 0;
+}
+
+int exchange_build(
+    const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err)
+{
+    return exchange_build_known(p, NULL, a, ret, err);
 }
 
 const struct exchange_row *exchange_plan_row(

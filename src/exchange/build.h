@@ -1,7 +1,7 @@
 /* From a placed tile graph to the rows of every tile: one phase a level with moves.
  *
  * Job: moves with addresses -> exchange_transfer lists (spans above EXCHANGE_MAX_ITEMS words are
- * cut) -> exchange_schedule_phase(). Input: a placement (borrowed). Output: struct exchange_plan.
+ * cut) -> exchange_reuse_phase(). Input: a placement (borrowed). Output: struct exchange_plan.
  * Invariant, checked by exchange_plan_verify(): each phase replays to exactly its transfers, and
  * the transfers are exactly the moves.
  */
@@ -9,12 +9,14 @@
 #define EXCHANGE_BUILD_H
 
 #include "exchange/exchange.h"
+#include "exchange/reuse.h"
 #include "place/place.h"
 
 struct exchange_level {
     struct exchange_transfer *transfers;
     uint32_t transfer_count; /* 0: no exchange at this level */
     struct exchange_phase phase;
+    enum exchange_origin origin; /* of the phase's order */
 };
 
 struct exchange_plan {
@@ -26,6 +28,10 @@ struct exchange_plan {
     uint32_t max_row_bytes;
 };
 
+/* Orders are looked up in `known` and new ones are given to it; NULL = none are kept. The plan does
+ * not depend on what is known (reuse.h). */
+int exchange_build_known(const struct placement *p, const struct exchange_orders *known,
+    struct arena *a, struct exchange_plan **ret, struct err *err);
 int exchange_build(
     const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err);
 int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, struct err *err);

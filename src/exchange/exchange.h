@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "target/target.h"
 
@@ -80,6 +81,10 @@ struct exchange_options {
     const uint32_t *order; /* given order of placement (vectors' `schedules`), NULL = choose */
     const struct exchange_switch *switches; /* base writes, ascending `after`; vectors */
     uint32_t switch_count;
+    bool given_dependencies; /* those below, as exchange_dependencies() made them, instead of what
+                              * the addresses say */
+    const struct exchange_dependency *dependencies;
+    uint32_t dependency_count;
 };
 
 struct exchange_phase {
@@ -124,8 +129,11 @@ int exchange_verify_phase(const struct exchange_transfer *transfers, uint32_t co
 /* Direct dependencies, ascending (after, before, tile, kind), arena. */
 void exchange_dependencies(const struct exchange_transfer *transfers, uint32_t count,
     struct arena *a, struct exchange_dependency **ret, uint32_t *ret_count);
-/* Structure of a phase without addresses: equal keys may try each other's stored order. */
-uint64_t exchange_structure(const struct exchange_transfer *transfers, uint32_t count);
+/* Structure of a phase without addresses: transfers with their tiles, and the dependencies as a
+ * relation. Equal structures may try each other's order (reuse.h). */
+int exchange_structure(const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_dependency *dependencies, uint32_t dependency_count,
+    struct digest *ret, struct err *err);
 /* Timeline of every row: instructions, events covered, controls. Stable text. */
 int exchange_print_phase(const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_phase *phase, FILE *out);

@@ -111,7 +111,7 @@ struct problem {
     uint16_t *lane_of;    /* by logical tile, UINT16_MAX = idle */
     struct shape *shapes;
     struct leg *legs;
-    struct exchange_dependency *deps; /* ascending `after` */
+    const struct exchange_dependency *deps; /* ascending `after` */
     uint32_t dep_count;
     uint32_t *dep_first;  /* count + 1 */
     struct exchange_placed *placed;

@@ -244,7 +244,14 @@ static void set_bases(struct problem *p)
 
 static void index_dependencies(struct problem *p)
 {
-    exchange_dependencies(p->transfers, p->count, p->a, &p->deps, &p->dep_count);
+    if (p->options->given_dependencies) {
+        p->deps = p->options->dependencies;
+        p->dep_count = p->options->dependency_count;
+    } else {
+        struct exchange_dependency *found;
+        exchange_dependencies(p->transfers, p->count, p->a, &found, &p->dep_count);
+        p->deps = found;
+    }
     p->dep_first = ARENA_ARRAY(p->a, uint32_t, (size_t)p->count + 1);
     uint32_t at = 0;
     for (uint32_t t = 0; t <= p->count; t++) {
@@ -520,21 +527,4 @@ int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t 
         *ret = best;
     }
     return rc;
-}
-
-uint64_t exchange_structure(const struct exchange_transfer *transfers, uint32_t count)
-{
-    uint64_t h = 0xcbf29ce484222325ull ^ count;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct exchange_transfer *t = &transfers[i];
-        h = (h ^ t->source.n) * 0x100000001b3ull;
-        h = (h ^ t->words) * 0x100000001b3ull;
-        h = (h ^ (uint64_t)t->form) * 0x100000001b3ull;
-        h = (h ^ t->dest_count) * 0x100000001b3ull;
-        for (uint32_t k = 0; k < t->dest_count; k++) {
-            h = (h ^ t->dests[k].tile.n) * 0x100000001b3ull;
-            h ^= h >> 29;
-        }
-    }
-    return h;
 }
