@@ -144,6 +144,20 @@ gemm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint
                                        : gemm_unit_cycles(v, rows, groups, panels);
 }
 
+/* Roofline: 24 cycles a six rows, group and panel is the unit's 64 products a cycle. */
+static uint32_t
+gemm_f16_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
+    uint32_t own_rows = div_up(rows, 6);
+    uint32_t group = 207 + (v->w_region1 ? 0 : 32) + 24 * (own_rows - 1);
+    uint32_t act = 0;
+    if (v->act == ACT_RELU) {
+        act = 90 + 6 * 8 * own_rows;
+    } else if (v->act != ACT_NONE) {
+        act = 80 + 6 * 4 * own_rows * (4 + finish_groups(v->act));
+    }
+    return 175 + 6 * constants_groups(v->act) + panels * (43 + act + groups * group);
+}
+
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     const uint32_t launch = 30;
     switch (v->id) {
@@ -159,6 +173,8 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
         return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);
     case KERNEL_SOFTMAX:
         return softmax_cycles(dims[0], dims[1]);
+    case KERNEL_GEMM_F16:
+        return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_COUNT:
         break;
     }

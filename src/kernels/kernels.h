@@ -44,6 +44,40 @@ enum kernel_act {
     ACT_COUNT
 };
 
+/* What BINARY, MAP, ROW_REDUCE and RELAYOUT do, and how BINARY's b is spread: `op`, `form`. */
+enum kernel_binary {
+    BINARY_ADD,
+    BINARY_SUB,
+    BINARY_MUL,
+    BINARY_DIV,
+    BINARY_MAX,
+    BINARY_MIN,
+    BINARY_RSUB,
+    BINARY_RDIV,
+    BINARY_COUNT
+};
+enum kernel_form { FORM_FULL, FORM_ROW, FORM_COLUMN, FORM_SCALAR, FORM_COUNT };
+enum kernel_map {
+    MAP_AFFINE,
+    MAP_NEG,
+    MAP_SQRT,
+    MAP_EXP,
+    MAP_RECIPROCAL,
+    MAP_SQUARE,
+    MAP_CUBE,
+    MAP_RSQRT,
+    MAP_COUNT
+};
+enum kernel_row_reduce { ROW_REDUCE_SUM, ROW_REDUCE_MEAN, ROW_REDUCE_MAX, ROW_REDUCE_COUNT };
+enum kernel_relayout {
+    RELAYOUT_TRANSPOSE,
+    RELAYOUT_TRANSPOSE_W8,
+    RELAYOUT_TRANSPOSE_W16,
+    RELAYOUT_COPY_W8,
+    RELAYOUT_COPY_W16,
+    RELAYOUT_COUNT
+};
+
 enum kernel_id {
 #define KERNEL(NAME, ...) KERNEL_##NAME,
 #include "kernels/kernels.def"
@@ -55,9 +89,14 @@ enum kernel_id {
 struct kernel_variant {
     enum kernel_id id;
     enum kernel_act act;
-    bool has_bias;  /* GEMM, REDUCE */
-    bool out_f32;   /* GEMM: raw f32 partial panels, no bias, no activation */
-    bool w_region1; /* GEMM: weights lie in region 1: 128-bit coefficient loads */
+    bool has_bias;     /* GEMM, REDUCE */
+    bool out_f32;      /* GEMM: raw f32 partial panels, no bias, no activation; ROW_REDUCE */
+    bool w_region1;    /* GEMM: weights lie in region 1: 128-bit coefficient loads */
+    bool in_f16;       /* REDUCE: parts are f16 panels */
+    bool accumulates;  /* GEMM_F16: out += x . w; no bias */
+    bool has_residual; /* LAYERNORM */
+    uint8_t op;        /* BINARY, MAP, ROW_REDUCE, RELAYOUT */
+    uint8_t form;      /* BINARY: how b is spread */
 };
 
 /* Descriptors, as word indices. Sizes count what the tile holds.
@@ -70,6 +109,29 @@ struct kernel_variant {
  * ADD       out = act(a + b) over 16 * n elements (f32 sum, one rounding); out may equal a or b.
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.
  * SOFTMAX   each row over `columns` logical columns; padding columns of out are written 0.
+ *
+ * GEMM_F16  GEMM_AMP's descriptor and result (accumulate = f16) by f16v4hihov4amp: weights are
+ *           [N / 16][K / 16][16][16], panels of 16 channels; partials between K groups are f16
+ *           and lie in out. Parts deeper than 512 are split by the caller, whose REDUCE of f16
+ *           parts sums them in f32. Scratch: see kernel_scratch_bytes().
+ * BINARY    out[R][16 P] = act(a op b). b: FORM_FULL like a, FORM_ROW f16[16 P], FORM_COLUMN
+ *           f16[R], FORM_SCALAR f16. RSUB is b - a, RDIV b / a. out may equal a, or a full b.
+ *           Inside f32, or exact and rounded once. x / 0 is NaN: the device has no f16 infinity.
+ * MAP       out = act(op(x)) over 16 * n elements, in f32; out may equal x. AFFINE is a x + b with
+ *           f32 words a, b. Pow: SQUARE, CUBE, SQRT, RECIPROCAL, RSQRT for 2, 3, 1/2, -1, -1/2.
+ * LAYERNORM out = act((h - mean) / sqrt(var + epsilon) * scale + bias) by rows of `columns` logical
+ *           columns, scale and bias f16[16 P] with padding 0, statistics in f32, in two passes.
+ *           h = x, or f16(x + residual), which is then written to `sum` and may replace either.
+ *           out may equal x (sum, with a residual).
+ * ROW_REDUCE  sum, mean or largest of each row's logical columns -> f16[R] or f32[R], padded to an
+ *           even number of values by a copy of the last row's.
+ * RELAYOUT  x: element (r, c), c's panel p = c / 16, lies at x + r row_stride + p panel_stride +
+ *           2 (c mod 16): panels have 32 and 32 R, row-major 2 C' (C' a multiple of 4) and 32.
+ *           TRANSPOSE: out = panels of C rows and R columns. TRANSPOSE_W8, _W16: out = weights of
+ *           C channels and depth R in blocks of 8 or 16. COPY_W8, _W16: R channels, depth C.
+ *           All padding of out is written 0.
+ * ATTENTION out[Rq][D] = softmax(scale Q K') V, by inner products. All panels, D = 16 P; padding
+ *           columns of q and k are 0. scale is an f32 word. Scratch: kernel_scratch_bytes(keys).
  */
 enum {
     GEMM_X,
@@ -97,6 +159,43 @@ enum { ADD_A, ADD_B, ADD_OUT, ADD_N, ADD_WORDS };
 enum { ADD_ROW_X, ADD_ROW_ROW, ADD_ROW_OUT, ADD_ROW_ROWS, ADD_ROW_PANELS, ADD_ROW_WORDS };
 enum { SOFTMAX_X, SOFTMAX_OUT, SOFTMAX_ROWS, SOFTMAX_COLUMNS, SOFTMAX_WORDS };
 
+enum { BINARY_A, BINARY_B, BINARY_OUT, BINARY_ROWS, BINARY_PANELS, BINARY_WORDS };
+enum { MAP_X, MAP_OUT, MAP_N, MAP_A, MAP_B, MAP_WORDS };
+enum {
+    LAYERNORM_X,
+    LAYERNORM_RESIDUAL,
+    LAYERNORM_SUM,
+    LAYERNORM_SCALE,
+    LAYERNORM_BIAS,
+    LAYERNORM_OUT,
+    LAYERNORM_ROWS,
+    LAYERNORM_COLUMNS,
+    LAYERNORM_EPSILON, /* f32 */
+    LAYERNORM_WORDS
+};
+enum { ROW_REDUCE_X, ROW_REDUCE_OUT, ROW_REDUCE_ROWS, ROW_REDUCE_COLUMNS, ROW_REDUCE_WORDS };
+enum {
+    RELAYOUT_X,
+    RELAYOUT_OUT,
+    RELAYOUT_ROWS,
+    RELAYOUT_COLUMNS,
+    RELAYOUT_ROW_STRIDE, /* bytes, multiples of 8 */
+    RELAYOUT_PANEL_STRIDE,
+    RELAYOUT_WORDS
+};
+enum {
+    ATTENTION_Q,
+    ATTENTION_K,
+    ATTENTION_V,
+    ATTENTION_OUT,
+    ATTENTION_SCRATCH,
+    ATTENTION_ROWS,
+    ATTENTION_KEYS,
+    ATTENTION_PANELS,
+    ATTENTION_SCALE, /* f32 */
+    ATTENTION_WORDS
+};
+
 enum kernel_memory { MEMORY_ANY, MEMORY_REGION0, MEMORY_REGION1 };
 
 struct kernel_operand {
@@ -122,6 +221,8 @@ const struct kernel *kernel_info(enum kernel_id id);
 void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6], int *ret_count);
 /* Symbol of a variant, e.g. "k_gemm_amp_1010"; buf of at least 48 bytes; returns buf. */
 const char *kernel_symbol(const struct kernel_variant *v, char *buf, size_t n);
+/* Whether such a variant can be assembled. */
+bool kernel_variant_exists(const struct kernel_variant *v);
 bool kernel_variant_equal(const struct kernel_variant *a, const struct kernel_variant *b);
 /* Bytes of scratch that GEMM_SCRATCH needs for R rows. */
 uint32_t kernel_gemm_scratch_bytes(uint32_t rows);
@@ -129,7 +230,8 @@ uint32_t kernel_gemm_scratch_bytes(uint32_t rows);
 uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
  * its order: GEMM rows, groups, panels; REDUCE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,
- * panels; SOFTMAX rows, columns. Source and fit of the constants: see cycles.c. */
+ * panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
+ * columns; ATTENTION rows, keys, panels. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Assembles one variant. */
 int kernel_assemble(

@@ -4,6 +4,9 @@
 
 #include "kernels/kernels.h"
 
+/* Number of operations of the kernels that `op` selects from. */
+#define KERNEL_OPS(X)
+
 struct kernel_text {
     const char *text;
     size_t size;

@@ -27,8 +27,8 @@ static const struct kernel kernels[] = {
 
 static_assert(sizeof(kernels) / sizeof(kernels[0]) == KERNEL_COUNT, "one row a kernel");
 
-/* Positions in GEMM_AMP's row. */
-enum { GEMM_OPERAND_X, GEMM_OPERAND_W, GEMM_OPERAND_OUT, GEMM_OPERAND_SCRATCH };
+/* Positions in the rows of GEMM_AMP and GEMM_F16. */
+enum { GEMM_OPERAND_X, GEMM_OPERAND_W, GEMM_OPERAND_OUT, GEMM_OPERAND_SCRATCH, GEMM_OPERAND_BIAS };
 
 const struct kernel *kernel_info(enum kernel_id id) {
     assert(id >= 0 && id < KERNEL_COUNT);
@@ -57,19 +57,55 @@ void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6
             ret[GEMM_OPERAND_X].separate |= 1u << GEMM_OPERAND_OUT;
         }
     }
+    if (v->id == KERNEL_GEMM_F16) {
+        if (v->w_region1) {
+            ret[GEMM_OPERAND_W].memory = MEMORY_REGION1;
+        }
+        if (kernel_scratch_bytes(v, 1) == 0) { /* is not looked at */
+            ret[GEMM_OPERAND_SCRATCH].memory = MEMORY_ANY;
+            ret[GEMM_OPERAND_SCRATCH].align = 4;
+            ret[GEMM_OPERAND_SCRATCH].separate = 0;
+            ret[GEMM_OPERAND_X].separate &= (uint8_t) ~(1u << GEMM_OPERAND_SCRATCH);
+        }
+        if (!v->has_bias) {
+            ret[GEMM_OPERAND_X].separate &= (uint8_t) ~(1u << GEMM_OPERAND_BIAS);
+        }
+    }
     *ret_count = count;
 }
 
 const char *kernel_symbol(const struct kernel_variant *v, char *buf, size_t n) {
-    snprintf(
+    int size = snprintf(
         buf, n, "k_%s_%d%d%d%d", kernel_info(v->id)->name, (int)v->act, (int)v->has_bias,
         (int)v->out_f32, (int)v->w_region1);
+    if (v->op || v->form || v->in_f16 || v->accumulates || v->has_residual) {
+        snprintf(
+            buf + size, n - (size_t)size, "_%u_%u_%d%d%d", v->op, v->form, (int)v->in_f16,
+            (int)v->accumulates, (int)v->has_residual);
+    }
     return buf;
+}
+
+bool kernel_variant_exists(const struct kernel_variant *v) {
+    static const uint8_t ops[KERNEL_COUNT] = {
+#define OPS(ID, COUNT) [KERNEL_##ID] = (COUNT),
+        KERNEL_OPS(OPS)
+#undef OPS
+    };
+    if (v->id < 0 || v->id >= KERNEL_COUNT || v->act < 0 || v->act >= ACT_COUNT) {
+        return false;
+    }
+    if (v->op >= (ops[v->id] == 0 ? 1 : ops[v->id]) || v->form >= FORM_COUNT) {
+        return false;
+    }
+    return !(v->id == KERNEL_GEMM_F16 && v->has_bias && v->accumulates);
 }
 
 bool kernel_variant_equal(const struct kernel_variant *a, const struct kernel_variant *b) {
     return a->id == b->id && a->act == b->act && a->has_bias == b->has_bias &&
-           a->out_f32 == b->out_f32 && a->w_region1 == b->w_region1;
+           a->out_f32 == b->out_f32 && a->w_region1 == b->w_region1 && a->in_f16 == b->in_f16 &&
+           a->accumulates == b->accumulates && a->has_residual == b->has_residual &&
+           a->op == b->op && a->form == b->form;
 }
 
 uint32_t kernel_gemm_scratch_bytes(uint32_t rows) {
@@ -77,6 +113,9 @@ uint32_t kernel_gemm_scratch_bytes(uint32_t rows) {
 }
 
 uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows) {
+    if (v->id == KERNEL_GEMM_F16) {
+        return v->has_bias || v->accumulates ? 0 : 32; /* a row of zeros */
+    }
     if (v->id != KERNEL_GEMM_AMP) {
         return 0;
     }
