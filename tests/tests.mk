@@ -25,3 +25,6 @@ TESTOBJ_kernels_relayout := $(B)/tests/unit/kernel_bench.o
 TESTDEPS_kernels_attention := kernels sim
 TESTOBJ_kernels_attention := $(B)/tests/unit/kernel_bench.o
 TESTDEPS_f16_all := sim
+TESTDEPS_graph_ops := graph
+TESTDEPS_schedules := compile
+TESTDEPS_identity := compile

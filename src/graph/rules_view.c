@@ -55,10 +55,6 @@ int graph_take_axes(
     return r;
 }
 
-static int too_many_dimensions(int rank, struct err *err) {
-    return err_set(err, ERR_SHAPE, "%d dimensions, at most %d", rank, TENSOR_MAX_DIMS);
-}
-
 static uint64_t count_elements(const struct shape *s) {
     uint64_t n = 1;
     for (int i = 0; i < s->rank; i++) {
@@ -159,11 +155,12 @@ int graph_rule_squeeze(const struct rule_call *c, struct shape *ret, struct err 
 int graph_rule_unsqueeze(const struct rule_call *c, struct shape *ret, struct err *err) {
     bool is_named[TENSOR_MAX_DIMS];
     const struct shape *from = c->in[0];
+    char text[SHAPE_TEXT];
     int64_t added = c->in[1]->rank == 1 ? c->in[1]->dim[0] : 0;
     if (added > TENSOR_MAX_DIMS - from->rank) {
         return err_set(
-            err, ERR_SHAPE, "%lld dimensions and %d new ones, at most %d", (long long)added,
-            from->rank, TENSOR_MAX_DIMS);
+            err, ERR_SHAPE, "shape %s and %lld new axes: at most %d dimensions",
+            shape_print(from, text, sizeof text), (long long)added, TENSOR_MAX_DIMS);
     }
     struct shape s = {.rank = from->rank + (int)added};
     int r = graph_take_axes(c, 1, s.rank, is_named, err);
@@ -354,7 +351,11 @@ int graph_rule_gather(const struct rule_call *c, struct shape *ret, struct err *
     }
     int rank = from->rank - 1 + places->rank;
     if (rank > TENSOR_MAX_DIMS) {
-        return too_many_dimensions(rank, err);
+        char places_text[SHAPE_TEXT];
+        return err_set(
+            err, ERR_SHAPE, "shapes %s and %s: %d dimensions, at most %d",
+            shape_print(from, text, sizeof text),
+            shape_print(places, places_text, sizeof places_text), rank, TENSOR_MAX_DIMS);
     }
     struct shape s = {0};
     for (int i = 0; i < from->rank; i++) {
