@@ -79,6 +79,9 @@ reduce_groups(const struct kernel_variant *v, uint32_t parts, uint32_t rows, uin
     uint32_t own_rows, quads;
     split_matrix(rows, panels, &own_rows, &quads);
     uint32_t row = 5 + 2 * (parts - 1) + (v->has_bias ? 4 : 0) + finish_groups(v->act) + 1;
+    if (v->in_f16) {
+        row = 8 + 4 * (parts - 1) + (v->has_bias ? 5 : 0) + finish_groups(v->act) + 1;
+    }
     return 30 + constants_groups(v->act) + quads * (17 + (v->has_bias ? 3 : 0) + own_rows * row);
 }
 
@@ -144,6 +147,35 @@ gemm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint
                                        : gemm_unit_cycles(v, rows, groups, panels);
 }
 
+static uint32_t
+binary_groups(const struct kernel_variant *v, uint32_t rows, uint32_t panels) {
+    static const uint32_t load_b[FORM_COUNT] = {1, 1, 2, 2}, bundles[FORM_COUNT] = {3, 2, 4, 2};
+    bool is_division = v->op == BINARY_DIV || v->op == BINARY_RDIV;
+    uint32_t constants = constants_groups(v->act), first, each;
+    if (is_f16_path(v->act) && !is_division) {
+        each = bundles[v->form];
+        first = 4 + load_b[v->form] + (v->act == ACT_RELU) - each;
+    } else {
+        each = 1 + load_b[v->form] + 5 + (is_division ? 12 : 2) + finish_groups(v->act) + 1;
+        first = 0;
+    }
+    if (v->form == FORM_ROW || v->form == FORM_COLUMN) {
+        uint32_t own_rows, quads;
+        split_matrix(rows, panels, &own_rows, &quads);
+        return 26 + constants + quads * (20 + first + own_rows * each);
+    }
+    return 26 + constants + first + div_up(4 * rows * panels, 6) * each;
+}
+
+static uint32_t map_groups(const struct kernel_variant *v, uint32_t n) {
+    static const uint32_t ops[MAP_COUNT] = {4, 2, 20, 14, 12, 2, 4, 16};
+    uint32_t quads = div_up(4 * n, 6);
+    if (is_f16_path(v->act)) {
+        return 27 + quads * (3 + ops[v->op] + (v->act == ACT_RELU ? 2 : 0));
+    }
+    return 23 + constants_groups(v->act) + quads * (4 + ops[v->op] + finish_groups(v->act));
+}
+
 /* Roofline: 24 cycles a six rows, group and panel is the unit's 64 products a cycle. */
 static uint32_t
 gemm_f16_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
@@ -173,6 +205,10 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
         return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);
     case KERNEL_SOFTMAX:
         return softmax_cycles(dims[0], dims[1]);
+    case KERNEL_BINARY:
+        return launch + 6 * binary_groups(v, dims[0], dims[1]);
+    case KERNEL_MAP:
+        return launch + 6 * map_groups(v, dims[0]);
     case KERNEL_GEMM_F16:
         return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_COUNT:

@@ -329,23 +329,28 @@ END_TEST
 /* ---- reduction, softmax ------------------------------------------------------------------ */
 
 static void
-check_reduce(enum kernel_act act, bool has_bias, uint32_t parts, uint32_t rows, uint32_t panels) {
-    struct kernel_variant v = {.id = KERNEL_REDUCE, .act = act, .has_bias = has_bias};
+check_reduce(const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint32_t panels) {
+    enum kernel_act act = v->act;
+    bool has_bias = v->has_bias;
     struct bench b;
-    bench_init(&b, &v);
-    uint32_t bytes = rows * panels * 64, stride = bytes + 24;
+    bench_init(&b, v);
+    uint32_t bytes = rows * panels * (v->in_f16 ? 32 : 64), stride = bytes + 24;
     uint32_t in = TARGET_MEM_END - stride * (parts - 1) - bytes;
     uint32_t bias = REGION0 + 0x100, out = REGION0 + 0x1008;
     for (uint32_t p = 0; p < parts; p++) {
-        for (uint32_t i = 0; i < bytes / 4; i++) {
+        for (uint32_t i = 0; i < rows * panels * 16; i++) {
             float value = f16_to_f32(random_half(2)) * 1.0003f;
-            put_bytes(&b, in + stride * p + 4 * i, &value, 4);
+            if (v->in_f16) {
+                put_half(&b, in + stride * p + 2 * i, random_half(2));
+            } else {
+                put_bytes(&b, in + stride * p + 4 * i, &value, 4);
+            }
         }
     }
     for (uint32_t c = 0; has_bias && c < 16 * panels; c++) {
         put_half(&b, bias + 2 * c, random_half(2));
     }
-    allow_write(&b, out, bytes / 2);
+    allow_write(&b, out, rows * panels * 32);
     b.words[REDUCE_IN] = in;
     b.words[REDUCE_STRIDE] = stride;
     b.words[REDUCE_PARTS] = parts;
@@ -358,8 +363,9 @@ check_reduce(enum kernel_act act, bool has_bias, uint32_t parts, uint32_t rows, 
         for (uint32_t c = 0; c < 16 * panels; c++) {
             float sum = 0; /* same order, same roundings: bits match but for the activation */
             for (uint32_t p = 0; p < parts; p++) {
-                sum += (float)get_float(
-                    b.before, in + stride * p + 4 * ((c / 16 * rows + r) * 16 + c % 16));
+                uint32_t part = in + stride * p, at = (c / 16 * rows + r) * 16 + c % 16;
+                sum += (float)(v->in_f16 ? get_half(b.before, part + 2 * at)
+                                         : get_float(b.before, part + 4 * at));
             }
             if (has_bias) {
                 sum += (float)get_half(b.before, bias + 2 * c);
@@ -379,7 +385,11 @@ START_TEST(reduce_shapes) {
                                          {7, 6, 1}, {2, 25, 2}, {16, 8, 3}};
     for (int act = 0; act < ACT_COUNT; act++) {
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-            check_reduce(act, (i + act) & 1, shapes[i][0], shapes[i][1], shapes[i][2]);
+            for (int in_f16 = 0; in_f16 <= 1; in_f16++) {
+                struct kernel_variant v = {
+                    .id = KERNEL_REDUCE, .act = act, .has_bias = (i + act) & 1, .in_f16 = in_f16};
+                check_reduce(&v, shapes[i][0], shapes[i][1], shapes[i][2]);
+            }
         }
     }
 }
