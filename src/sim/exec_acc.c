@@ -4,7 +4,6 @@
  * trap decision. */
 #include "sim/exec.h"
 #include "sim/fp.h"
-#include "sim/fp_wide.h"
 
 /* Ends an accumulate into even[0..n-1]. Only operands raise flags now (a product that overflows
  * does not); the flag of an infinity comes when it is read. `read` has the flags of results read
@@ -80,10 +79,6 @@ EXEC(f16v4cmac_aaan)
     struct fp f = fp_plain(c);
     uint32_t v[2];
 
-    if (wide_cmac(RA2(A, 0) | (uint64_t)RA2(A, 1) << 32, RA2(B, 0) | (uint64_t)RA2(B, 1) << 32,
-            c->even)) {
-        return EXEC_OK;
-    }
     v[0] = f32_add_quiet(c->even[0], dot2(&f, RA2(A, 0), RA2(B, 0)));
     v[1] = f32_add_quiet(c->even[1], dot2(&f, RA2(A, 1), RA2(B, 1)));
     return put_even(c, &f, NULL, v, 2);

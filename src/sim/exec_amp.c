@@ -10,15 +10,14 @@
  *
  * Numbers: the dot product is the exact sum of its products, rounded to single, then added in
  * single. That is done for all units at once in double on precomputed coefficients (struct
- * coefs), wholly in vectors (fp_wide.h) when all engines take part; when anything comes out
- * infinite or NaN the same issue is redone unit by unit, with flags, by the rules of fp.h. */
+ * coefs); when anything comes out infinite or NaN the same issue is redone unit by unit, with
+ * flags, by the rules of fp.h. Issues with all engines may never get here (exec_wide.c). */
 #include "sim/exec.h"
 
 #include <stdlib.h>
 
 #include "sim/exec_imm.h"
 #include "sim/fp.h"
-#include "sim/fp_wide.h"
 
 #define UNITS 16
 #define SET_UNITS 8
@@ -271,55 +270,8 @@ static enum coef_form weights_form(const struct context *c, bool is_f8)
     return (c->fp_nfmt & 1) != 0 ? COEF_F8_143 : COEF_F8_152;
 }
 
-/* Operand lanes of quarters, scaled; false when one is the error code. */
-static bool quarters_in(const struct context *c, const uint32_t *src, double x[8])
-{
-    bool is_143 = (c->fp_nfmt & 2) != 0;
-    double factor = power_of_two(fp_scale(c));
-
-    for (int i = 0; i < 8; i++) {
-        uint32_t code = src[i >> 2] >> 8 * (i & 3) & 0xFFu;
-        if (code == FP_NAN8) {
-            return false;
-        }
-        x[i] = f8_finite(code, is_143) * factor;
-    }
-    return true;
-}
-
-/* All engines, no special value: the whole issue at once. False: nothing was done. */
-static inline __attribute__((always_inline)) bool amp_at_once(struct tile *t, struct context *c,
-    const struct dec *d, enum partials kind, bool is_f8)
-{
-    const struct coefs *w = IMM_ENGINES(d) == 4 ? coefs_get(t, weights_form(c, is_f8)) : NULL;
-    struct wide_amp amp;
-    double x[8];
-    uint64_t out;
-
-    if (w == NULL || (is_f8 && !quarters_in(c, &RA2(B, 0), x))) {
-        return false;
-    }
-    amp.w = w->lane[IMM_PHASE(d)];
-    amp.x = is_f8 ? x : NULL;
-    amp.x_half = RA2(B, 0) | (uint64_t)RA2(B, 1) << 32;
-    amp.sets = kind == HALF4 ? 2 : 1;
-    amp.is_half = kind != SINGLE2;
-    amp.is_first = IMM_PHASE(d) == 0;
-    amp.partial = RA2(C, 0) | (kind == HALF2 ? 0 : (uint64_t)RA2(C, 1) << 32);
-    amp.even = c->even;
-    amp.odd = c->odd;
-    if (!wide_amp(&amp, &out)) {
-        return false;
-    }
-    WA2(A, 0) = (uint32_t)out;
-    if (kind != HALF2) {
-        WA2(A, 1) = (uint32_t)(out >> 32);
-    }
-    return true;
-}
-
 /* Any issue, unit by unit if need be. */
-static __attribute__((noinline)) int amp_half(struct tile *t, struct context *c,
+static int amp_half(struct tile *t, struct context *c,
     const struct dec *d, enum partials kind, bool is_f8, bool is_slic)
 {
     struct fp f = fp_plain(c);
@@ -361,9 +313,6 @@ static __attribute__((noinline)) int amp_half(struct tile *t, struct context *c,
 #define AMP(id, kind, is_f8, is_slic)                       \
     EXEC(id)                                                \
     {                                                       \
-        if (!(is_slic) && amp_at_once(t, c, d, kind, is_f8)) { \
-            return EXEC_OK;                                 \
-        }                                                   \
         return amp_half(t, c, d, kind, is_f8, is_slic);     \
     }
 

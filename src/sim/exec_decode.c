@@ -57,7 +57,7 @@ static void take_register(struct dec *d, const struct isa_operand *o, uint32_t n
 }
 
 /* False when the form has no published meaning. */
-static bool take_insn(const struct insn *insn, bool is_sup, struct dec *d)
+static bool take_insn(const struct insn *insn, bool is_sup, enum exec_level level, struct dec *d)
 {
     const struct isa_info *info = isa_info((enum isa_op)insn->op);
     bool has_imm = false;
@@ -85,14 +85,18 @@ static bool take_insn(const struct insn *insn, bool is_sup, struct dec *d)
             d->r[o->letter - 'a'] = (uint8_t)v;
         }
     }
-    return imm_take(d);
+    if (!imm_take(d)) {
+        return false;
+    }
+    d->fn = exec_choose(d, level);
+    return true;
 }
 
 bool decode_word(uint32_t word, enum isa_unit unit, struct dec *ret)
 {
     struct insn insn;
 
-    if (!isa_decode(word, unit, &insn) || !take_insn(&insn, unit == ISA_SUPERVISOR, ret)) {
+    if (!isa_decode(word, unit, &insn) || !take_insn(&insn, unit == ISA_SUPERVISOR, EXEC_SCALAR, ret)) {
         return false;
     }
     ret->kind = DEC_SOLO;
@@ -111,7 +115,7 @@ static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struc
     struct insn x, y;
     struct dec second;
 
-    if (!isa_decode(word_at(t, addr), unit, &x) || !take_insn(&x, is_sup, &e[0])) {
+    if (!isa_decode(word_at(t, addr), unit, &x) || !take_insn(&x, is_sup, t->level, &e[0])) {
         e[0] = bad;
         return;
     }
@@ -121,7 +125,8 @@ static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struc
     }
     if (is_sup || isa_info((enum isa_op)x.op)->pipe != ISA_MAIN || !pc_is_valid(addr + 4) ||
         !isa_decode(word_at(t, addr + 4), unit, &y) || !y.coissue ||
-        isa_info((enum isa_op)y.op)->pipe != ISA_AUX || !take_insn(&y, is_sup, &second) ||
+        isa_info((enum isa_op)y.op)->pipe != ISA_AUX ||
+        !take_insn(&y, is_sup, t->level, &second) ||
         (e[0].writes & second.writes & 0x3FFF) != 0) { /* $a14, $a15: dummies, once per half */
         e[0] = bad;
         return;

@@ -3,7 +3,6 @@
  * first source; the macros below make the shapes out of one lane function. */
 #include "sim/exec.h"
 #include "sim/fp.h"
-#include "sim/fp_wide.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
@@ -66,26 +65,6 @@
             WA2(A, 1) = f16_pair(l2, l3);                                   \
         }                                                                   \
         return fault;                                                       \
-    }
-
-/* Arithmetic on halves: all lanes at once when nothing is special, else as above. The second
- * word of a two-lane form is zero. */
-#define TWICE(h) ((h) | (h) << 16)
-#define FAST_OWN(lo, hi)  ((lo) | (uint64_t)(hi) << 32)
-#define FAST_LOW(lo, hi)  (TWICE(half_of(lo, 0)) * 0x100000001u)
-#define FAST_HIGH(lo, hi) (TWICE(half_of(lo, 1)) * 0x100000001u)
-#define F16_FAST(id, op, n, x, slow)                                        \
-    EXEC(id)                                                                \
-    {                                                                       \
-        uint64_t y = FAST_OWN(RA2(C, 0), n == 4 ? RA2(C, 1) : 0), r;        \
-        if ((c->fp_ctl & FP_CTL_ESR) != 0 || !wide_half(op, x, y, &r)) {    \
-            return slow(t, c, d);                                           \
-        }                                                                   \
-        WA2(A, 0) = (uint32_t)r;                                            \
-        if (n == 4) {                                                       \
-            WA2(A, 1) = (uint32_t)(r >> 32);                                \
-        }                                                                   \
-        return EXEC_OK;                                                     \
     }
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
@@ -197,27 +176,16 @@ F32_2(f32v2add_aaat, f32_add, B, C, 0)
 F32_2(f32v2sub_aaat, f32_sub, B, C, 0)
 F32_2(f32v2mul_aaat, f32_mul, B, C, 0)
 
-#define X64      FAST_OWN(RA2(B, 0), RA2(B, 1))
-#define X32      FAST_OWN(RA2(B, 0), 0)
-#define XLOW(m)  (FAST_LOW(RA(B), 0) & (m))
-#define XHIGH(m) (FAST_HIGH(RA(B), 0) & (m))
-#define F16_ARITHMETIC(name, op)                                                      \
-    static F16_2(slow_f16v2##name##_aaan, fp_rounding, h_##name, B, C, PICK_OWN)      \
-    static F16_2(slow_f16v2##name##_aaal, fp_rounding, h_##name, B, C, PICK_LOW)      \
-    static F16_2(slow_f16v2##name##_aaau, fp_rounding, h_##name, B, C, PICK_HIGH)     \
-    static F16_4(slow_f16v4##name##_aaan, fp_rounding, h_##name, B, C, PICK_OWN, 1)   \
-    static F16_4(slow_f16v4##name##_aaal, fp_rounding, h_##name, B, C, PICK_LOW, 0)   \
-    static F16_4(slow_f16v4##name##_aaau, fp_rounding, h_##name, B, C, PICK_HIGH, 0)  \
-    F16_FAST(f16v2##name##_aaan, op, 2, X32, exec_slow_f16v2##name##_aaan)            \
-    F16_FAST(f16v2##name##_aaal, op, 2, XLOW(~0u), exec_slow_f16v2##name##_aaal)      \
-    F16_FAST(f16v2##name##_aaau, op, 2, XHIGH(~0u), exec_slow_f16v2##name##_aaau)     \
-    F16_FAST(f16v4##name##_aaan, op, 4, X64, exec_slow_f16v4##name##_aaan)            \
-    F16_FAST(f16v4##name##_aaal, op, 4, XLOW(~0ull), exec_slow_f16v4##name##_aaal)    \
-    F16_FAST(f16v4##name##_aaau, op, 4, XHIGH(~0ull), exec_slow_f16v4##name##_aaau)
+#define F16_ARITHMETIC(name)                                            \
+    F16_ALL(name, fp_rounding, h_##name, B, C)                          \
+    F16_2(f16v2##name##_aaal, fp_rounding, h_##name, B, C, PICK_LOW)    \
+    F16_2(f16v2##name##_aaau, fp_rounding, h_##name, B, C, PICK_HIGH)   \
+    F16_4(f16v4##name##_aaal, fp_rounding, h_##name, B, C, PICK_LOW, 0) \
+    F16_4(f16v4##name##_aaau, fp_rounding, h_##name, B, C, PICK_HIGH, 0)
 
-F16_ARITHMETIC(add, WIDE_ADD)
-F16_ARITHMETIC(sub, WIDE_SUB)
-F16_ARITHMETIC(mul, WIDE_MUL)
+F16_ARITHMETIC(add)
+F16_ARITHMETIC(sub)
+F16_ARITHMETIC(mul)
 F32_ALL(absadd, f32_absadd, B, C)
 F16_ALL(absadd, fp_rounding, h_absadd, B, C)
 F32_ALL(absmax, f32_absmax, B, C)

@@ -17,8 +17,12 @@
 #include "device/seam.h"
 #include "target/target.h"
 
+/* Vector instructions of the processor that the simulator may use; results are the same. */
+enum sim_vectors { SIM_VECTORS_BEST, SIM_VECTORS_NONE, SIM_VECTORS_AVX2 };
+
 struct sim_options {
     int threads;            /* 0 = number of processors */
+    enum sim_vectors vectors;
     uint32_t slice_cycles;  /* most cycles one register read may run; 0 = about 10 ms of work */
     bool model_c;           /* host sync model C instead of A (device fact sheet 4.5) */
     bool race_marks;        /* apply mark writes at once instead of at quiescence */

@@ -18,7 +18,11 @@ struct tile *tile_new(uint16_t physical, const struct sim_options *options)
     }
     memset(t, 0, sizeof *t);
     t->physical = physical;
+    t->level = (uint8_t)exec_level_best();
     if (options != NULL) {
+        if (options->vectors != SIM_VECTORS_BEST && options->vectors - 1 < t->level) {
+            t->level = (uint8_t)(options->vectors - 1);
+        }
         t->poison_launch = options->poison_launch;
         if (options->trace_tile < 0 || options->trace_tile == physical) {
             t->trace = options->trace;
@@ -72,7 +76,7 @@ void tile_reset(struct tile *t)
 
 static inline int exec_half(struct tile *t, struct context *c, const struct dec *d)
 {
-    return exec_table[d->op](t, c, d);
+    return d->fn(t, c, d);
 }
 
 static inline int exec_bundle(struct tile *t, struct context *c, const struct dec *d)

@@ -4,7 +4,7 @@
  *   context 0      supervisor, main pipe only, owns every slot that no worker holds
  *   context 1..6   workers; each holds one of the six slots from its launch until its exit
  *
- *   word in memory --predecode (exec_decode.c)--> struct dec --exec_table[op]--> new state
+ *   word in memory --predecode (exec_decode.c)--> struct dec --fn--> new state
  *
  * Invariants:
  *  1. An issue group commits wholly or not at all. Main-pipe functions check before they write;
@@ -77,8 +77,14 @@ enum dec_flag {
     DEC_GUARDED = 2, /* the aux half can fault without FP traps */
 };
 
+struct tile;
+struct context;
+struct dec;
+typedef int exec_fn(struct tile *t, struct context *c, const struct dec *d);
+
 /* One decoded word. Registers by operand letter; pair and quad numbers are aligned. */
 struct dec {
+    exec_fn *fn;
     uint16_t op;
     uint8_t kind;    /* enum dec_kind, of the group that starts here */
     uint8_t flags;   /* enum dec_flag */
@@ -150,6 +156,7 @@ struct tile {
     uint8_t slot_ctx[TILE_SLOTS]; /* holder, 0 = supervisor */
     uint8_t sup_slots;            /* mask of the supervisor's slots */
     uint8_t running;              /* mask of contexts 1..6 holding a slot and not excepted */
+    uint8_t level;                /* enum exec_level */
     enum sup_wait wait;
     bool is_starved;              /* host memory ran out: the next run raises MEMERR */
     bool breaks_on_sync;
@@ -163,8 +170,12 @@ struct tile {
     FILE *trace;                  /* borrowed, NULL = off */
 };
 
-typedef int exec_fn(struct tile *t, struct context *c, const struct dec *d);
-extern exec_fn *const exec_table[ISA_OP_COUNT];
+extern exec_fn *const exec_table[ISA_OP_COUNT]; /* the careful function of every instruction */
+
+/* exec_wide.c: what the processor at hand can do, and the function for d at that level. */
+enum exec_level { EXEC_SCALAR, EXEC_AVX2, EXEC_AVX512 };
+enum exec_level exec_level_best(void);
+exec_fn *exec_choose(const struct dec *d, enum exec_level level);
 
 /* exec_decode.c: the decoded group at c->pc; never NULL (a DEC_BAD when out of memory). */
 const struct dec *decode_at(struct tile *t, const struct context *c);

@@ -9,7 +9,6 @@
 #include "isa/isa.h"
 #include "sim/sim.h"
 #include "sim/fp.h"
-#include "sim/fp_wide.h"
 #include "sim/sim_internal.h"
 
 #define SUP  0x4C000u /* supervisor code: element 0 */
@@ -784,7 +783,7 @@ START_TEST(bad_requests_are_refused)
 }
 END_TEST
 
-/* ---- whole vectors against single lanes (needs a processor that has them, else nothing) ------ */
+/* ---- vectors of the processor: the same bits with all, with some and with none of them ------- */
 
 static uint32_t next_random(uint64_t *s)
 {
@@ -792,133 +791,109 @@ static uint32_t next_random(uint64_t *s)
     return (uint32_t)(*s >> 32);
 }
 
-static double lane_result(struct fp *f, enum wide_op op, uint32_t x, uint32_t y)
+/* Round 0: small numbers only; 1: any bits; 2: small numbers, one in 32 any bits. Small as
+ * halves, and as singles; quarters have no large ones. */
+static uint32_t next_operand(uint64_t *s, uint32_t round, bool is_single)
 {
-    double a = f16_in(f, x), b = f16_in(f, y);
+    uint32_t bits = next_random(s);
 
-    return op == WIDE_ADD ? a + b : op == WIDE_SUB ? a - b : a * b;
-}
-
-START_TEST(wide_halves_equal_lanes)
-{
-    uint64_t seed = 1, fast = 0;
-
-    for (uint32_t n = 0; n < 600000; n++) {
-        uint64_t x = (uint64_t)next_random(&seed) << 32 | next_random(&seed), y, r;
-        enum wide_op op = (enum wide_op)(n % 3);
-        struct fp f = { 0 };
-        uint64_t want = 0;
-
-        y = (uint64_t)next_random(&seed) << 32 | next_random(&seed);
-        for (int i = 0; i < 4; i++) {
-            uint64_t h = f16_nearest(&f, lane_result(&f, op, (uint32_t)(x >> 16 * i) & 0xFFFF,
-                                             (uint32_t)(y >> 16 * i) & 0xFFFF));
-            want |= h << 16 * i;
-        }
-        if (wide_half(op, x, y, &r)) {
-            fast++;
-            ck_assert_uint_eq(f.flags, 0);
-            ck_assert_uint_eq(r, want);
-        }
+    if (round == 1 || (round == 2 && next_random(s) % 32 == 0)) {
+        return bits;
     }
-    ck_assert(fast == 0 || fast > 300000);
-}
-END_TEST
-
-START_TEST(wide_dots_equal_lanes)
-{
-    uint64_t seed = 7, fast = 0;
-
-    for (uint32_t n = 0; n < 100000; n++) {
-        uint64_t x = (uint64_t)next_random(&seed) << 32 | next_random(&seed);
-        uint64_t y = (uint64_t)next_random(&seed) << 32 | next_random(&seed);
-        uint32_t acc[2] = { next_random(&seed), next_random(&seed) }, want[2];
-        struct fp f = { 0 };
-
-        for (int i = 0; i < 2; i++) {
-            double sum = 0;
-            for (int j = 0; j < 2; j++) {
-                int s = 16 * (2 * i + j);
-                sum += f16_in(&f, (uint32_t)(x >> s) & 0xFFFF) *
-                       f16_in(&f, (uint32_t)(y >> s) & 0xFFFF);
-            }
-            want[i] = f32_add(&f, acc[i], f32_out(&f, sum));
-        }
-        if (wide_cmac(x, y, acc)) {
-            fast++;
-            ck_assert_uint_eq(f.flags, 0);
-            ck_assert_uint_eq(acc[0], want[0]);
-            ck_assert_uint_eq(acc[1], want[1]);
-        }
+    if (is_single && round == 2 && bits % 16 == 0) {
+        return bits & 0x807FFFFF; /* denormal */
     }
-    ck_assert(fast == 0 || fast > 50000);
+    return is_single ? (bits & 0x83FFFFFF) | 0x3C000000 : bits & 0xBBFFBBFF;
 }
-END_TEST
 
-/* One matrix issue of two sets, by the formula: chain shifted, dots added, head returned. */
-static void amp_by_hand(struct fp *f, const struct wide_amp *s, const double *x, uint32_t *even,
-    uint32_t *odd, uint64_t *ret)
+static void set_random(struct sim_tile *t, uint64_t seed, uint32_t round)
 {
-    const uint32_t *from = s->is_first ? s->even : s->odd;
-    const uint32_t *base = s->is_first ? s->odd : s->even;
-    const int heads[4] = { 0, 1, 8, 9 };
+    uint32_t ctl = round == 1 ? next_random(&seed) & 0x180000 : next_random(&seed) & 0x100000;
 
-    *ret = 0;
+    for (int i = 0; i < 8; i++) {
+        /* Pair 4:5 serves as singles too. */
+        set(t, 1, 'a', i, next_operand(&seed, round, (i & 6) == 4 && seed % 2 == 0));
+    }
+    for (int i = 0; i < 32; i++) {
+        set(t, 1, 'c', i, next_operand(&seed, round, true));
+    }
+    for (int i = 0; i < 64; i++) {
+        uint64_t low = next_operand(&seed, round, false);
+        set(t, 1, 'w', i, low | (uint64_t)next_operand(&seed, round, false) << 32);
+    }
+    set(t, 1, 's', 0x102, ctl);
+    set(t, 1, 's', 0x109, next_random(&seed) & 3);
+    set(t, 1, 's', 0x10A, next_random(&seed) & 63);
     for (int i = 0; i < 4; i++) {
-        *ret |= (uint64_t)acc_read_half(f, from[heads[i]], i) << 16 * i;
-    }
-    for (int k = 0; k < 16; k++) {
-        double sum = 0;
-        uint32_t lane = (uint32_t)(s->partial >> 16 * (2 * (k / 8) + (k & 1))) & 0xFFFF;
-        for (int i = 0; i < (s->x == NULL ? 4 : 8); i++) {
-            sum += s->w[i][k] * x[i];
-        }
-        even[k] = f32_add(f, base[k], f32_out(f, sum));
-        odd[k] = k % 8 < 6 ? from[k + 2] : f32_out(f, f16_in(f, lane));
+        set(t, 1, 's', 0x103 + i, next_random(&seed));
     }
 }
 
-START_TEST(wide_matrix_equals_units)
+static void check_same(struct sim_tile *x, struct sim_tile *y, const char *text, uint64_t seed)
 {
-    uint64_t seed = 3, fast = 0;
+    static const struct {
+        char file;
+        int from, to;
+    } files[] = { { 'a', 0, 8 }, { 'c', 0, 32 }, { 's', 0x100, 0x10B }, { 'p', 0, 1 } };
 
-    for (uint32_t n = 0; n < 20000; n++) {
-        uint32_t even[16], odd[16], want_even[16], want_odd[16];
-        double w[8][16], x[8];
-        struct wide_amp s = { .w = (const double (*)[16])w, .sets = 2, .is_half = true,
-            .is_first = n % 2 == 0, .even = even, .odd = odd };
-        struct fp f = { 0 };
-        uint64_t got = 0, want = 0;
-
-        for (int k = 0; k < 16; k++) {
-            even[k] = (next_random(&seed) & 0x83FFFFFF) | 0x3C000000;
-            odd[k] = (next_random(&seed) & 0x83FFFFFF) | 0x3C000000;
-            for (int i = 0; i < 8; i++) {
-                w[i][k] = f16_finite(next_random(&seed) & 0xBBFF);
-            }
-        }
-        for (int i = 0; i < 8; i++) {
-            x[i] = f16_finite(next_random(&seed) & 0xBBFF);
-        }
-        s.x = n % 4 < 2 ? x : NULL;
-        s.partial = ((uint64_t)next_random(&seed) << 32 | next_random(&seed)) &
-                    0xBBFFBBFFBBFFBBFFu;
-        if (s.x == NULL) {
-            for (int i = 0; i < 4; i++) {
-                uint64_t h = next_random(&seed) & 0xBBFF;
-                s.x_half |= h << 16 * i;
-                x[i] = f16_finite((uint32_t)h);
-            }
-        }
-        amp_by_hand(&f, &s, x, want_even, want_odd, &want);
-        if (wide_amp(&s, &got)) {
-            fast++;
-            ck_assert_uint_eq(got, want);
-            ck_assert_int_eq(memcmp(even, want_even, sizeof even), 0);
-            ck_assert_int_eq(memcmp(odd, want_odd, sizeof odd), 0);
+    for (size_t k = 0; k < sizeof files / sizeof files[0]; k++) {
+        for (int i = files[k].from; i < files[k].to; i++) {
+            uint64_t v = 0, w = 0;
+            ck_assert_int_eq(sim_tile_get(x, 1, files[k].file, i, &v, NULL), 0);
+            ck_assert_int_eq(sim_tile_get(y, 1, files[k].file, i, &w, NULL), 0);
+            ck_assert_msg(v == w, "%s, state %llu: %c%d is %#llx and %#llx", text,
+                (unsigned long long)seed, files[k].file, i, (unsigned long long)v,
+                (unsigned long long)w);
         }
     }
-    ck_assert(fast == 0 || fast == 20000);
+}
+
+static void compare_levels(const char *text, uint32_t states)
+{
+    struct sim_tile *t[3];
+
+    for (int k = 0; k < 3; k++) {
+        struct sim_options options = { .vectors = (enum sim_vectors)k, .trace_tile = -1 };
+        t[k] = sim_tile_new(&options);
+        ck_assert_ptr_nonnull(t[k]);
+        put(t[k], SUP, encode(text, ISA_WORKER, false));
+    }
+    for (uint64_t seed = 0; seed < states; seed++) {
+        for (int k = 0; k < 3; k++) {
+            struct sim_stopped stopped;
+            set_random(t[k], seed * 0x9E3779B97F4A7C15u, (uint32_t)(seed % 3));
+            set(t[k], 1, 'p', 0, SUP);
+            sim_tile_step(t[k], 1, 1, &stopped);
+            ck_assert_int_eq(stopped.why, SIM_STOP_STEPS);
+        }
+        check_same(t[0], t[1], text, seed);
+        check_same(t[0], t[2], text, seed);
+    }
+    for (int k = 0; k < 3; k++) {
+        sim_tile_free(t[k]);
+    }
+}
+
+START_TEST(vectors_of_the_processor_change_nothing)
+{
+    static const char *const halves[] = { "add", "sub", "mul" };
+    static const char *const forms[] = { "f16v2%s $a0, $a2, $a4", "f16v2%s $a0, $a2:BL, $a4",
+        "f16v2%s $a0, $a2:BU, $a4", "f16v4%s $a0:1, $a2:3, $a4:5",
+        "f16v4%s $a0:1, $a2:BL, $a4:5", "f16v4%s $a0:1, $a2:BU, $a4:5" };
+    static const char *const matrix[] = { "f16v4sisoamp $a0:1, $a2:3, $a4:5, %d",
+        "f16v4hihoamp $a0, $a2:3, $a4, %d", "f16v4hihov4amp $a0:1, $a2:3, $a4:5, %d",
+        "f8v8hihov4amp $a0:1, $a2:3, $a4:5, %d" };
+    char text[80];
+
+    for (int i = 0; i < 18; i++) {
+        snprintf(text, sizeof text, forms[i % 6], halves[i / 6]);
+        compare_levels(text, 150);
+    }
+    compare_levels("f16v4cmac $a0:1, $a2:3", 600);
+    for (int i = 0; i < 32; i++) { /* engines 3 and 4, all phases */
+        snprintf(text, sizeof text, matrix[i / 8], 8 + i % 8);
+        compare_levels(text, 150);
+    }
 }
 END_TEST
 
@@ -948,9 +923,7 @@ static Suite *suite(void)
     tcase_add_test(c, halves_read_the_old_state);
     tcase_add_test(c, slices_do_not_matter);
     tcase_add_test(c, matrix_kernel_shape);
-    tcase_add_test(c, wide_halves_equal_lanes);
-    tcase_add_test(c, wide_dots_equal_lanes);
-    tcase_add_test(c, wide_matrix_equals_units);
+    tcase_add_test(c, vectors_of_the_processor_change_nothing);
     tcase_add_test(c, trace_shows_groups_and_faults);
     tcase_add_test(c, chip_events);
     tcase_add_test(c, debug_break_inject_continue);
