@@ -103,6 +103,18 @@ static const struct command_option disasm_options[] = {
     OPTION_END,
 };
 
+static const struct command_option regs_options[] = {
+    {0, "context", "N", "0 supervisor (default), 1 to 6 workers"},
+    OPTION_FORMAT,
+    OPTION_END,
+};
+
+static const struct command_option tile_disasm_options[] = {
+    {0, "worker", NULL, "worker code"},
+    {0, "supervisor", NULL, "supervisor code (default)"},
+    OPTION_END,
+};
+
 const struct command commands[] = {
     {"submit", "MODEL.json", 1, 1, "compile and run a model, follow it, end with its result",
      submit_options, cmd_submit},
@@ -125,6 +137,14 @@ const struct command commands[] = {
     {"device reset", "", 0, 0, "reset the device (operators)", reason_options, cmd_device_verb},
     {"device drain", "", 0, 0, "start no more jobs (operators)", reason_options, cmd_device_verb},
     {"device resume", "", 0, 0, "start jobs again (operators)", reason_options, cmd_device_verb},
+    {"tile status", "", 0, 0, "what all tiles of the device are doing, as a map", format_only,
+     cmd_tile_status},
+    {"tile read", "TILE ADDR [N]", 2, 3, "N words (16) of a tile's memory", format_only,
+     cmd_tile_read},
+    {"tile regs", "TILE", 1, 1, "registers of one context of a tile", regs_options,
+     cmd_tile_regs},
+    {"tile disasm", "TILE ADDR [N]", 2, 3, "N words (16) of a tile's memory as code with symbols",
+     tile_disasm_options, cmd_tile_disasm},
     {"ps", "", 0, 0, "what runs and what waits", format_only, cmd_ps},
     {"version", "", 0, 0, "versions of client and daemon", format_only, cmd_version},
     {"health", "", 0, 0, "whether jobs are taken and started", format_only, cmd_health},

@@ -89,6 +89,10 @@ int cmd_package_export(const struct args *a, struct err *err);
 int cmd_package_import(const struct args *a, struct err *err);
 int cmd_device(const struct args *a, struct err *err);
 int cmd_device_verb(const struct args *a, struct err *err); /* reset, drain, resume */
+int cmd_tile_status(const struct args *a, struct err *err);
+int cmd_tile_read(const struct args *a, struct err *err);
+int cmd_tile_regs(const struct args *a, struct err *err);
+int cmd_tile_disasm(const struct args *a, struct err *err);
 int cmd_ps(const struct args *a, struct err *err);
 int cmd_version(const struct args *a, struct err *err);
 int cmd_health(const struct args *a, struct err *err);

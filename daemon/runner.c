@@ -30,6 +30,8 @@ struct runner {
     pthread_cond_t wake;
     struct run_task *task; /* handed over, not yet done */
     struct runner_reset *reset;
+    TAILQ_HEAD(, runner_look) looks;
+    unsigned look_count;
     uint64_t backlog;
     bool is_stopping;
     struct runner_status status;
@@ -61,6 +63,7 @@ void run_task_free(struct run_task *t) {
     free(t->blob_dir);
     free(t->profile_words);
     free(t->participants);
+    json_decref(t->postmortem);
     free(t);
 }
 
@@ -130,6 +133,7 @@ static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, str
     memset(&options, 0, sizeof options);
     options.threads = (int)config->sim_threads;
     options.trace_tile = -1;
+    options.inject_waiting = true; /* a post-mortem then says where each tile waits */
     return sim_device_open(&options, ret, err);
 }
 
@@ -266,6 +270,15 @@ static int on_output(const struct device_output *output, void *arg) {
     return atomic_load(&t->is_cancelled) ? 1 : 0;
 }
 
+/* After a failed load or run: an event, and part of the job's report. */
+static void keep_postmortem(struct runner *r, struct run_task *t) {
+    const char *text = device_postmortem(r->device);
+    if (text != NULL) {
+        on_event("device.postmortem", "examined the tiles after a failure", text, t);
+        t->postmortem = json_loads(text, 0, NULL);
+    }
+}
+
 struct mapping {
     void *base;
     size_t size;
@@ -346,6 +359,9 @@ static int load(struct runner *r, struct run_task *t, const struct package *p, s
     result = device_load(
         r->device, p, &t->package, params, n, &residency, on_event, t, &t->is_loaded, err);
     t->load_ns = (monotonic_ms() - before) * 1000000;
+    if (result < 0) {
+        keep_postmortem(r, t);
+    }
     free(params);
     unmap(m, n);
     pthread_mutex_lock(&r->mutex);
@@ -353,6 +369,7 @@ static int load(struct runner *r, struct run_task *t, const struct package *p, s
     if (result == 0 && t->is_loaded) {
         r->status.resident = t->package;
         memcpy(r->status.resident_job, t->id, sizeof t->id);
+        r->status.resident_uid = t->uid;
         r->status.resident_since_ms = (uint64_t)time(NULL) * 1000;
         r->status.loads++;
     }
@@ -379,6 +396,9 @@ static int run(struct runner *r, struct run_task *t, struct err *err) {
     on_event("run.start", "invoking runs", "{}", t);
     result = device_run(r->device, inputs, t->runs, on_output, t, t->timeout_ns, &report, err);
     t->elapsed_ns = report.elapsed_ns;
+    if (result < 0) {
+        keep_postmortem(r, t);
+    }
     free(inputs);
     unmap(m, t->inputs.count);
     return result;
@@ -457,14 +477,40 @@ static void do_reset(struct runner *r, struct runner_reset *reset) {
     mailbox_post(r->mailbox, &reset->letter);
 }
 
+/* Whether this user may see tiles now; the mutex is held. */
+static int look_allowed(const struct runner *r, const struct runner_look *l, struct err *err) {
+    if (l->is_operator || (r->status.has_resident && r->status.resident_uid == l->uid)) {
+        return 0;
+    }
+    return err_set(
+        err, ERR_PERMISSION, "tiles are for the owner of the resident program and for operators");
+}
+
+static void do_look(struct runner *r, struct runner_look *l) {
+    pthread_mutex_lock(&r->mutex);
+    l->result = look_allowed(r, l, &l->err);
+    pthread_mutex_unlock(&r->mutex);
+    if (l->result == 0) {
+        l->result = l->look(l, r->device, &l->err);
+    }
+    mailbox_post(r->mailbox, &l->letter);
+}
+
 static void *runner_main(void *arg) {
     struct runner *r = arg;
     acquire(r);
     pthread_mutex_lock(&r->mutex);
-    while (!r->is_stopping || r->task != NULL || r->reset != NULL) {
+    while (!r->is_stopping || r->task != NULL || r->reset != NULL || !TAILQ_EMPTY(&r->looks)) {
         struct run_task *t = r->task;
         struct runner_reset *reset = r->reset;
-        if (reset != NULL) {
+        struct runner_look *look = TAILQ_FIRST(&r->looks);
+        if (look != NULL) {
+            TAILQ_REMOVE(&r->looks, look, link);
+            r->look_count--;
+            pthread_mutex_unlock(&r->mutex);
+            do_look(r, look);
+            pthread_mutex_lock(&r->mutex);
+        } else if (reset != NULL) {
             r->reset = NULL;
             pthread_mutex_unlock(&r->mutex);
             do_reset(r, reset);
@@ -502,6 +548,7 @@ int runner_start(
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->wake, NULL);
     r->status.state = RUNNER_WAITING;
+    TAILQ_INIT(&r->looks);
     int result = config->no_wait ? open_device(r, &r->device, err) : 0;
     if (result == 0 && r->device != NULL) {
         r->status.state = RUNNER_READY;
@@ -564,6 +611,44 @@ void runner_reset(struct runner *r, struct runner_reset *reset) {
     if (refused) {
         mailbox_post(r->mailbox, &reset->letter);
     }
+}
+
+void runner_look(struct runner *r, struct runner_look *l) {
+    struct err *err = &l->err;
+    pthread_mutex_lock(&r->mutex);
+    int result = look_allowed(r, l, err);
+    if (result == 0 && (r->device == NULL || r->is_stopping)) {
+        result = err_set(
+            err, r->is_stopping ? ERR_DRAINING : ERR_DEVICE_ABSENT, "the device is not open");
+    }
+    if (result == 0 && r->look_count == RUNNER_MAX_LOOKS) {
+        result = err_set(err, ERR_QUEUE_FULL, "%d looks at tiles wait already", RUNNER_MAX_LOOKS);
+    }
+    l->result = result;
+    if (result == 0) {
+        TAILQ_INSERT_TAIL(&r->looks, l, link);
+        r->look_count++;
+        pthread_cond_broadcast(&r->wake);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    if (result < 0) {
+        mailbox_post(r->mailbox, &l->letter);
+    }
+}
+
+bool runner_look_withdraw(struct runner *r, struct runner_look *l) {
+    bool is_found = false;
+    struct runner_look *x;
+    pthread_mutex_lock(&r->mutex);
+    TAILQ_FOREACH(x, &r->looks, link) {
+        is_found = is_found || x == l;
+    }
+    if (is_found) {
+        TAILQ_REMOVE(&r->looks, l, link);
+        r->look_count--;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return is_found;
 }
 
 void runner_stop(struct runner *r) {

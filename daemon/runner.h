@@ -12,6 +12,8 @@
 
 #include <jansson.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
+#include <sys/types.h>
 
 #include "base/digest.h"
 #include "base/tensor.h"
@@ -21,6 +23,7 @@
 #include "device/device.h"
 
 #define RUNNER_MAX_BACKLOG (64u << 20)
+#define RUNNER_MAX_LOOKS   16 /* waiting at a time */
 
 struct runner; /* owned; runner_stop(), then runner_free() */
 
@@ -39,6 +42,7 @@ struct run_task {
     struct letter letter;
     struct runner *runner;
     char id[27];
+    uid_t uid; /* of the job */
     char package_path[4200];
     struct digest package;
     char *blob_dir;             /* owned */
@@ -65,6 +69,7 @@ struct run_task {
     size_t profile_count;
     uint16_t *participants; /* owned, rank -> physical tile */
     size_t participant_count;
+    json_t *postmortem; /* owned: what the tiles were doing when it failed, NULL = nothing to say */
 };
 
 void run_task_free(struct run_task *t); /* NULL accepted */
@@ -87,6 +92,22 @@ struct runner_reset {
 };
 
 void runner_reset(struct runner *r, struct runner_reset *reset);
+
+/* A look at the tiles, done by the device thread between tasks: for the owner of the resident
+ * program and for operators, asked again when its turn comes. */
+struct runner_look {
+    struct letter letter; /* deliver() is the caller's; it owns the struct */
+    uid_t uid;
+    bool is_operator;
+    int (*look)(struct runner_look *l, struct device *d, struct err *err); /* device thread */
+    int result;
+    struct err err;
+    TAILQ_ENTRY(runner_look) link; /* the runner's */
+};
+
+void runner_look(struct runner *r, struct runner_look *l);
+/* True when its turn had not come: it is out of the queue and will not be delivered. */
+bool runner_look_withdraw(struct runner *r, struct runner_look *l);
 /* Wakes the loop (done of nothing) when the state changes: fn runs on the loop thread. */
 void runner_on_change(struct runner *r, void (*fn)(void *arg), void *arg);
 /* Cancels, closes, ends the thread. Its last letters may still wait in the mailbox. */
@@ -101,6 +122,7 @@ struct runner_status {
     bool has_resident;
     struct digest resident; /* package */
     char resident_job[27];  /* that loaded it */
+    uid_t resident_uid;     /* of that job */
     uint64_t resident_since_ms;
     uint64_t loads, runs, resets, busy_ms, failures;
 };

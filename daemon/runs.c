@@ -295,6 +295,9 @@ static void task_done(struct run_task *t) {
         json_object_set_new(run, "elapsed_ms", json_integer((json_int_t)took));
         json_object_set_new(run, "device_ns", json_integer((json_int_t)t->elapsed_ns));
         json_object_set(run, "device_cycles", j->cycles);
+        if (t->postmortem != NULL) {
+            json_object_set(j->report, "postmortem", t->postmortem); /* job_report() made it */
+        }
         store_profile(js, j, t);
     }
     struct after_op *a = calloc(1, sizeof *a);
@@ -336,6 +339,7 @@ void runs_start(struct jobs *js, struct job *j) {
         return;
     }
     strcpy(t->id, j->id);
+    t->uid = j->uid;
     strcpy(t->package_path, j->package_path);
     t->package = j->package;
     t->runs = j->runs;

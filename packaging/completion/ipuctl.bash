@@ -20,6 +20,10 @@ _ipuctl() {
     'device reset'*) words='--reason --format --socket --help' ;;
     'device drain'*) words='--reason --format --socket --help' ;;
     'device resume'*) words='--reason --format --socket --help' ;;
+    'tile status'*) words='--format --socket --help' ;;
+    'tile read'*) words='--format --socket --help' ;;
+    'tile regs'*) words='--context --format --socket --help' ;;
+    'tile disasm'*) words='--worker --supervisor --socket --help' ;;
     'ps'*) words='--format --socket --help' ;;
     'version'*) words='--format --socket --help' ;;
     'health'*) words='--format --socket --help' ;;
@@ -31,8 +35,8 @@ _ipuctl() {
     'help'*) words='--socket --help' ;;
     'job') words='list show events wait outputs cancel hold release delete ' ;;
     'package') words='list show export import ' ;;
-    'tile') words='run ' ;;
-    '') words='submit job package device ps version health doctor asm disasm tile completion help ' ;;
+    'tile') words='status read regs disasm run ' ;;
+    '') words='submit job package device tile ps version health doctor asm disasm tile completion help ' ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
