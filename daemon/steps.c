@@ -87,6 +87,9 @@ int stage_run(struct stage *s, struct cache *c, bool keep, struct err *err) {
     if (r < 0 || (r = proto_job_blobs(s->spec, link_blob, &links)) < 0) {
         return r;
     }
+    if (s->kind != NULL && strcmp(s->kind, "compile") == 0) {
+        cache_schedules_copy(c, fd);
+    }
     CLEANUP(json_cleanup) json_t *read_model = NULL;
     const json_t *model = s->spec->model;
     if (s->spec->has_model_blob) {

@@ -26,5 +26,5 @@ TESTDEPS_kernels_attention := kernels sim
 TESTOBJ_kernels_attention := $(B)/tests/unit/kernel_bench.o
 TESTDEPS_f16_all := sim
 TESTDEPS_graph_ops := graph
-TESTDEPS_schedules := compile
+TESTDEPS_schedules := compile cache
 TESTDEPS_identity := compile

@@ -3,7 +3,7 @@
  *   <dir>/lock               flock of the daemon that owns the directory, its text names it
  *   <dir>/jobs.sqlite3       precious: jobs, events, outputs, idempotency keys
  *   <dir>/cache.sqlite3      rebuildable: packages, blobs, who may see them
- *   <dir>/schedules.sqlite3  read by workers, written here only
+ *   <dir>/schedules.sqlite3  copied for workers, written here only
  *   <dir>/packages/<digest>.ipuexe   compiled here       <dir>/imports/<digest>.ipuexe   foreign
  *   <dir>/blobs/<sha256>     <dir>/staging/<job>/        <dir>/staging/tmp-*
  *
@@ -228,6 +228,9 @@ int cache_profile_get(struct cache *c, const char *id, char **ret, struct err *e
 /* Copies the rows of a worker's staged schedules (a path below dir) into schedules.sqlite3.
  * A file that is absent or damaged adds nothing: schedules only save time. */
 void cache_schedules_adopt(struct cache *c, const char *path);
+/* Copies schedules.sqlite3 into a staging folder as known-schedules.sqlite3, for one worker. None
+ * when there is none or no room. */
+void cache_schedules_copy(struct cache *c, int staging_fd);
 
 /* ---- Figures ----------------------------------------------------------------------------- */
 

@@ -152,7 +152,11 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
     }
     struct compile_state *s = calloc(1, sizeof *s);
     struct compile_result *result = calloc(1, sizeof *result);
-    if (s == NULL || result == NULL) {
+    if (s != NULL) {
+        s->schedules = schedules_open(job->schedules_path, job->compiler_id);
+    }
+    if (s == NULL || result == NULL || s->schedules == NULL) {
+        schedules_close(s != NULL ? s->schedules : NULL);
         free(s);
         free(result);
         return err_set(err, ERR_NOMEM, "no memory for a compile");
@@ -168,6 +172,10 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
     rc = run_passes(s, err);
     arena_done(&s->arena);
     arena_done(&s->scratch);
+    if (rc == 0 && job->staged_schedules_path != NULL) {
+        schedules_stage(s->schedules, job->staged_schedules_path);
+    }
+    schedules_close(s->schedules);
     if (rc == 0) {
         *ret = *result;
     }

@@ -12,10 +12,12 @@
  *   plan.scheduled           one a finalist that was lowered, placed and scheduled
  *   plan.selected            the finalist taken
  *   package.phase            one a pass: phase, elapsed_ms, success
+ *   exchange.reused          one a phase whose known order stands at the final addresses: phase
  *   package.lowered, package.support_memory, package.cost, exchange.placement
  *
  * Same graph and options give the same bytes (R22): no time, address or hash order reaches the
- * package; times reach events and the result only.
+ * package, nor which schedules were stored; times and those counts reach events and the result
+ * only.
  *
  * Everything is made in two arenas of this call, limited by memory_bytes. Running out of them is
  * ERR_COMPILE_OOM; a program too large for the tiles is ERR_DOES_NOT_FIT and names the tile.
@@ -60,6 +62,8 @@ struct compile_job {
     const char *key;              /* 64 hex, borrowed */
     const char *compiler_id;      /* 64 hex, borrowed */
     const char *package_path;     /* new file */
+    const char *schedules_path;   /* stored schedules, read only; NULL or unreadable = none */
+    const char *staged_schedules_path; /* new file for those made here, NULL = not wanted */
     uint64_t memory_bytes;        /* limit of both arenas together, 0 = default */
     uint64_t fail_after;          /* test hook of the main arena (base/arena.h), 0 = off */
     compile_event_fn *event;      /* may be NULL */
@@ -81,7 +85,10 @@ struct compile_result {
     uint32_t pass_count;
     uint32_t tiles;               /* option */
     uint32_t active_tiles;        /* that run kernels or exchange */
-    uint32_t exchange_phases;
+    uint32_t exchange_phases;     /* the sum of the next three */
+    uint32_t phases_scheduled;    /* order made by this compile */
+    uint32_t phases_replayed;     /* order read from schedules_path */
+    uint32_t phases_refused;      /* order did not suit the addresses: searched with them */
     uint32_t kernel_calls;        /* over all tiles */
     uint64_t estimated_cycles;    /* compute + scheduled exchange + barriers of one run */
     uint64_t exchange_cycles;     /* the exchange part of it, barriers included */

@@ -3,6 +3,7 @@
 #define COMPILE_COMPILE_INTERNAL_H
 
 #include "compile/compile.h"
+#include "compile/schedules.h"
 #include "emit/emit.h"
 #include "exchange/build.h"
 #include "lower/lower.h"
@@ -31,6 +32,7 @@ struct compile_state {
     struct compile_result *result;
     struct arena arena;   /* owns all products */
     struct arena scratch; /* rewound after each pass and verifier */
+    struct schedules *schedules; /* owned */
     uint32_t made;        /* bits of enum compile_product */
     const char *at;       /* pass that runs, for messages */
     /* Products. */

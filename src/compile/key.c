@@ -18,8 +18,9 @@ const char *key_compiler_id(void) {
     return COMPILER_ID;
 }
 
-int key_make(
-    const struct graph *canonical, const char *options_json, struct digest *ret, struct err *err) {
+int key_hash(
+    const struct graph *canonical, const struct key_inputs *inputs, struct digest *ret,
+    struct err *err) {
     struct digest graph;
     int r = graph_digest(canonical, &graph, err);
     if (r < 0) {
@@ -29,14 +30,20 @@ int key_make(
     if (ctx == NULL) {
         return err_set(err, ERR_NOMEM, "no memory to hash a key");
     }
-    digest_text(ctx, KEY_VERSION);
+    digest_text(ctx, inputs->version);
     digest_update(ctx, graph.bytes, sizeof graph.bytes);
-    digest_text(ctx, options_json);
-    digest_text(ctx, KEY_TARGET);
-    digest_text(ctx, COMPILER_ID);
+    digest_text(ctx, inputs->options_json);
+    digest_text(ctx, inputs->target);
+    digest_text(ctx, inputs->compiler_id);
     digest_final(ctx, ret);
     digest_free(ctx);
     return 0;
+}
+
+int key_make(
+    const struct graph *canonical, const char *options_json, struct digest *ret, struct err *err) {
+    const struct key_inputs inputs = {KEY_VERSION, options_json, KEY_TARGET, COMPILER_ID};
+    return key_hash(canonical, &inputs, ret, err);
 }
 
 /* A file of generated tensors, made when the first one comes. */

@@ -15,8 +15,18 @@
 #define KEY_VERSION "ipud key 1"
 #define KEY_TARGET  "ipu21"
 
+struct key_inputs { /* what enters besides the graph; texts, borrowed */
+    const char *version;
+    const char *options_json; /* of compile_options_json() */
+    const char *target;
+    const char *compiler_id;
+};
+
 const char *key_compiler_id(void); /* 64 hex */
-/* options_json: text of compile_options_json(). */
+int key_hash(
+    const struct graph *canonical, const struct key_inputs *inputs, struct digest *ret,
+    struct err *err);
+/* key_hash() with this compiler's version, target and id. */
 int key_make(
     const struct graph *canonical, const char *options_json, struct digest *ret, struct err *err);
 

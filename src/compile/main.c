@@ -12,7 +12,9 @@
 #include "compile/worker.h"
 #include "package/package.h"
 
-#define PACKAGE_NAME "package.ipuexe"
+#define PACKAGE_NAME   "package.ipuexe"
+#define SCHEDULES_NAME "schedules.sqlite3" /* those made here */
+#define KNOWN_NAME     "known-schedules.sqlite3"
 
 struct worker {
     struct worker_job job;
@@ -57,6 +59,8 @@ static int run_compile(struct worker *w, struct err *err) {
         .key = key,
         .compiler_id = key_compiler_id(),
         .package_path = PACKAGE_NAME,
+        .schedules_path = KNOWN_NAME,
+        .staged_schedules_path = SCHEDULES_NAME,
         .memory_bytes = w->job.memory_bytes,
         .event = worker_event,
     };
@@ -68,13 +72,17 @@ static int run_compile(struct worker *w, struct err *err) {
     }
     digest_hex(&done.digest, digest);
     w->result = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "event", "result",
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:o}}", "event",
+        "result",
         "kind", "compile", "key", key, "package", PACKAGE_NAME, "digest", digest, "bytes",
         (json_int_t)done.bytes, "passes", list_passes(&done), "summary", "tiles",
         (json_int_t)done.tiles, "active_tiles", (json_int_t)done.active_tiles, "exchange_phases",
         (json_int_t)done.exchange_phases, "kernel_calls", (json_int_t)done.kernel_calls,
         "estimated_cycles", (json_int_t)done.estimated_cycles, "exchange_cycles",
-        (json_int_t)done.exchange_cycles);
+        (json_int_t)done.exchange_cycles, "schedules",
+        json_pack(
+            "{s:I, s:I, s:I}", "scheduled", (json_int_t)done.phases_scheduled, "replayed",
+            (json_int_t)done.phases_replayed, "refused", (json_int_t)done.phases_refused));
     return w->result != NULL ? 0 : err_set(err, ERR_COMPILE_OOM, "no memory for a result");
 }
 

@@ -63,6 +63,12 @@ static void print_lower_mid(struct compile_state *s, FILE *out)
     }
 }
 
+static int build_exchange(struct compile_state *s, const struct placement *p,
+    struct exchange_plan **ret, struct err *err)
+{
+    return exchange_build_known(p, schedules_orders(s->schedules), &s->arena, ret, err);
+}
+
 /* Lowers, places and schedules one finalist. */
 static int schedule_finalist(struct compile_state *s, uint32_t i, struct tile_graph **ret_tg,
     struct placement **ret_place, struct exchange_plan **ret_exchange, struct err *err)
@@ -74,7 +80,7 @@ static int schedule_finalist(struct compile_state *s, uint32_t i, struct tile_gr
         rc = place_build(*ret_tg, &options, &s->arena, ret_place, err);
     }
     if (rc == 0) {
-        rc = exchange_build(*ret_place, &s->arena, ret_exchange, err);
+        rc = build_exchange(s, *ret_place, ret_exchange, err);
     }
     return rc;
 }
@@ -241,25 +247,56 @@ static void print_placement(struct compile_state *s, FILE *out)
     place_print(s->placement, out);
 }
 
+/* Finalists have made or found the order of every phase; here it met the final addresses. */
+static void report_reuse(struct compile_state *s, const struct exchange_plan *x)
+{
+    uint32_t phase = 0;
+    for (uint32_t i = 0; i < x->level_count; i++) {
+        if (x->levels[i].transfer_count == 0) {
+            continue;
+        }
+        if (x->levels[i].origin != EXCHANGE_REFUSED) {
+            compile_event(s, "exchange.reused",
+                "reused exchange optimization after validating relocated rows", "\"phase\":%u",
+                phase);
+        }
+        phase++;
+    }
+}
+
+static void count_origins(struct compile_state *s)
+{
+    uint32_t *const counts[] = {[EXCHANGE_SCHEDULED] = &s->result->phases_scheduled,
+        [EXCHANGE_REPLAYED] = &s->result->phases_replayed,
+        [EXCHANGE_REFUSED] = &s->result->phases_refused};
+    for (uint32_t i = 0; i < s->exchange->level_count; i++) {
+        if (s->exchange->levels[i].transfer_count > 0) {
+            ++*counts[s->exchange->levels[i].origin];
+        }
+    }
+}
+
 /* Rows depend on addresses and addresses on how much code there is: each turn reserves at least one
  * element more on some tile, so it ends at EMIT_MAX_OVERFLOW at the latest. */
 static int run_lower_exchanges(struct compile_state *s, struct err *err)
 {
     if (!s->is_provisional) {
-        compile_event(s, "exchange.reused",
-            "reused exchange optimization after validating relocated rows", "\"phases\":%u",
-            s->exchange->phase_count);
+        report_reuse(s, s->exchange);
         return 0;
     }
     for (;;) {
-        int rc = exchange_build(s->placement, &s->arena, &s->exchange, err);
+        int rc = build_exchange(s, s->placement, &s->exchange, err);
         if (rc != 0) {
             return rc;
         }
         struct emit_context c = context(s);
         rc = emit_layout_build(&c, &s->arena, &s->layout, err);
-        if (rc != 0 || !reserve_more(s, s->layout)) {
+        if (rc != 0) {
             return rc;
+        }
+        if (!reserve_more(s, s->layout)) {
+            report_reuse(s, s->exchange);
+            return 0;
         }
         rc = run_place_storage(s, err);
         if (rc != 0) {
@@ -300,9 +337,10 @@ static int run_optimize_placement(struct compile_state *s, struct err *err)
     struct compile_state trial = *s; /* read only: arenas stay with s */
     struct err ignored;
     trial.placement = best;
-    if (exchange_build(best, &s->arena, &trial.exchange, &ignored) != 0) {
+    if (build_exchange(s, best, &trial.exchange, &ignored) != 0) {
         return 0;
     }
+    report_reuse(s, trial.exchange);
     struct emit_context c = context(&trial);
     bool accepted = trial.exchange->horizon_cycles < s->exchange->horizon_cycles &&
         emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
@@ -338,6 +376,7 @@ static int run_prepare_tile_code(struct compile_state *s, struct err *err)
     s->result->estimated_cycles = cycles;
     s->result->exchange_cycles = cycles - s->tg->compute_cycles;
     s->result->exchange_phases = s->exchange->phase_count;
+    count_origins(s);
     s->result->kernel_calls = s->tg->vertex_count;
     s->result->active_tiles = s->tg->active_count;
     compile_event(s, "package.cost", "costed final placed program",
