@@ -198,6 +198,58 @@ split_done:
     f32v2add $a2:3, $a2:3, $a4:5
 .endm
 
+// Lane masks of a row's partial quad in the worker area: of f16 in pair 0, of f32 in pairs 1 and
+// 2. $m0 = its columns, 1 to 3. Clobbers $m3..$m5.
+.macro LANE_MASK i, reg
+    add $m3, $m0, -\i
+    sub \reg, 0, $m3
+    shrs \reg, \reg, 31
+    st32 \reg, $m12, $m15, 2 + \i
+.endm
+.macro LANE_MASKS
+    LANE_MASK 0, $m4
+    LANE_MASK 1, $m5
+    sort4x16lo $m4, $m4, $m5
+    st32 $m4, $m12, $m15, 0
+    LANE_MASK 2, $m4
+    LANE_MASK 3, $m5
+    sort4x16lo $m4, $m4, $m5
+    st32 $m4, $m12, $m15, 1
+.endm
+
+// A row's logical columns: $m8 whole panels, $m10 columns of a tail panel or 0, $m9 step from a
+// panel's last quad to the next panel in doublewords. SUM_PANELS adds the whole panels at $m3 to
+// accumulators 0, 2, 4, 6 but for the quad left in $a0:1, SUM_TAIL that quad and the tail at $m3;
+// SUM_TAKE moves the total to $a0 and clears. Clobber $m0, $a0..$a3.
+.macro SUM_PANELS
+    or64 $a0:1, $azeros, $azeros
+.p2align 3
+    { rpt $m8, 3 ; fnop }
+    { ld64step $a0:1, $m15, $m3+=, 1 ; f16v4acc $a0:1 }
+    { ld64step $a0:1, $m15, $m3+=, 1 ; f16v4acc $a0:1 }
+    { ld64step $a0:1, $m15, $m3+=, 1 ; f16v4acc $a0:1 }
+    { ld64step $a0:1, $m15, $m3+=, $m9 ; f16v4acc $a0:1 }
+.endm
+.macro SUM_TAIL
+    shr $m0, $m10, 2
+.p2align 3
+    { rpt $m0, 0 ; fnop }
+    { ld64step $a0:1, $m15, $m3+=, 1 ; f16v4acc $a0:1 }
+    { and $m0, $m10, 3 ; f16v4acc $a0:1 }
+    brz $m0, sum_tail_done\@
+    ld64 $a0:1, $m15, $m3, 0
+    ld64 $a2:3, $m12, $m15, 0
+    and64 $a0:1, $a0:1, $a2:3
+    f16v4acc $a0:1
+sum_tail_done\@:
+.endm
+.macro SUM_TAKE
+    f32v2gina $a0:1, $azeros, 0
+    f32v2gina $a2:3, $azeros, 0
+    f32v2add $a0:1, $a0:1, $a2:3
+    f32add $a0, $a0, $a1
+.endm
+
 // A supervisor routine that launches the six workers once at label `worker`.
 .macro LAUNCH_ONCE
 .supervisor

@@ -176,6 +176,41 @@ static uint32_t map_groups(const struct kernel_variant *v, uint32_t n) {
     return 23 + constants_groups(v->act) + quads * (4 + ops[v->op] + finish_groups(v->act));
 }
 
+/* Worker cycles of LAYERNORM's three passes over `full` panels and `tail` columns of another. */
+static uint32_t layernorm_passes(bool has_residual, uint32_t full, uint32_t tail) {
+    uint32_t all = full + (tail != 0);
+    uint32_t groups = full * (has_residual ? 16 : 4) + full * 20 + all * 68;
+    if (tail != 0) {
+        groups += 6 + (has_residual ? 28 : 0) + tail / 4 * 6 + (tail % 4 != 0 ? 18 : 0);
+    }
+    return groups;
+}
+
+static uint32_t
+layernorm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
+    uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 21 : 0;
+    uint32_t panels = div_up(columns, 16), own = div_up(panels, 6);
+    if (rows < 6 && rows * own + 1 < panels) { /* the rule of layernorm.S */
+        uint32_t passes = rows * layernorm_passes(v->has_residual, own, 0);
+        if (tail != 0) { /* the last worker with panels has the tail among them */
+            uint32_t last = panels < 6 ? 1 : panels / 6;
+            uint32_t other = masks + rows * layernorm_passes(v->has_residual, last - 1, tail);
+            passes = other > passes ? other : passes;
+        }
+        return 130 + 6 * (85 + rows * 90 + passes);
+    }
+    uint32_t row = 47 + layernorm_passes(v->has_residual, columns / 16, tail);
+    return 45 + 6 * (34 + masks + div_up(rows, 6) * row);
+}
+
+static uint32_t
+row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
+    uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 21 : 0;
+    uint32_t row = 14 + columns / 16 * 4 + tail / 4 + (tail % 4 != 0 ? 3 : 0);
+    uint32_t pair = (rows == 1 ? 1 : 2) * row + (v->op == ROW_REDUCE_MEAN ? 19 : 12);
+    return 45 + 6 * (31 + masks + div_up(div_up(rows, 2), 6) * pair);
+}
+
 /* Roofline: 24 cycles a six rows, group and panel is the unit's 64 products a cycle. */
 static uint32_t
 gemm_f16_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
@@ -209,6 +244,10 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
         return launch + 6 * binary_groups(v, dims[0], dims[1]);
     case KERNEL_MAP:
         return launch + 6 * map_groups(v, dims[0]);
+    case KERNEL_LAYERNORM:
+        return layernorm_cycles(v, dims[0], dims[1]);
+    case KERNEL_ROW_REDUCE:
+        return row_reduce_cycles(v, dims[0], dims[1]);
     case KERNEL_GEMM_F16:
         return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_COUNT:

@@ -119,7 +119,7 @@ struct kernel_variant {
  *           Inside f32, or exact and rounded once. x / 0 is NaN: the device has no f16 infinity.
  * MAP       out = act(op(x)) over 16 * n elements, in f32; out may equal x. AFFINE is a x + b with
  *           f32 words a, b. Pow: SQUARE, CUBE, SQRT, RECIPROCAL, RSQRT for 2, 3, 1/2, -1, -1/2.
- * LAYERNORM out = act((h - mean) / sqrt(var + epsilon) * scale + bias) by rows of `columns` logical
+ * LAYERNORM out = (h - mean) / sqrt(var + epsilon) * scale + bias by rows of `columns` logical
  *           columns, scale and bias f16[16 P] with padding 0, statistics in f32, in two passes.
  *           h = x, or f16(x + residual), which is then written to `sum` and may replace either.
  *           out may equal x (sum, with a residual).

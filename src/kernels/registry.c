@@ -57,6 +57,9 @@ void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6
             ret[GEMM_OPERAND_X].separate |= 1u << GEMM_OPERAND_OUT;
         }
     }
+    if (v->id == KERNEL_LAYERNORM && !v->has_residual) {
+        count -= 2; /* residual, sum */
+    }
     if (v->id == KERNEL_GEMM_F16) {
         if (v->w_region1) {
             ret[GEMM_OPERAND_W].memory = MEMORY_REGION1;
@@ -96,6 +99,9 @@ bool kernel_variant_exists(const struct kernel_variant *v) {
         return false;
     }
     if (v->op >= (ops[v->id] == 0 ? 1 : ops[v->id]) || v->form >= FORM_COUNT) {
+        return false;
+    }
+    if (v->act != ACT_NONE && (v->id == KERNEL_LAYERNORM || v->id == KERNEL_ROW_REDUCE)) {
         return false;
     }
     return !(v->id == KERNEL_GEMM_F16 && v->has_bias && v->accumulates);

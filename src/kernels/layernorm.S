@@ -1,0 +1,360 @@
+// LAYERNORM: each row over `columns` logical columns, in three passes: sum, sum of squared
+// deviations from the mean, result. With a residual the first pass also forms f16(x + residual),
+// exact and rounded once, stores it in `sum`, and the other passes read that.
+//
+// 1, 5 and 17 groups a quad (4 first with a residual), so 23 cycles a quad over six workers; the
+// roofline is the aux pipe's 1, 5 and 15.
+//
+// Columns that fill no whole panel: the statistics take whole quads of the tail panel one by one
+// and mask the partial quad. The last pass takes the whole tail panel: with scale and bias 0
+// there, its padding becomes 0.
+//
+// Two ways to deal out work, as in SOFTMAX. Many rows: a worker takes a run of rows, one launch.
+// Few wide rows: each worker takes a run of panels of every row; its sums are left in its area,
+// three launches apart, and every worker combines all six.
+//
+// Worker area: 0..23 lane masks; 24 columns as f32; 28.. (few rows) sums and 48.. sums of squares,
+// a word a row; 72 residual - x, 76 sum - x; 96.. own run of panels.
+.set COLUMNS, 24 / 4
+.set SUMS, 28
+.set SQUARES, 48
+.set D_RESIDUAL, 72 / 4
+.set D_SUM, 76 / 4
+.set RUN, 96 / 4
+.set AREA_WORDS, 64            // from one worker's area to the next
+
+.macro ADD_QUAD step
+    { ld64step $a0:1, $m15, $m3+=, \step ; f16v4acc $a4:5 }
+    { ld64step $a2:3, $m15, $m4+=, \step ; fnop }
+    { nop ; f16v4add $a4:5, $a0:1, $a2:3 }
+    { st64step $a4:5, $m15, $m0+=, \step ; fnop }
+.endm
+
+.macro SQUARE_QUAD step
+    { ld64step $a4:5, $m15, $m3+=, \step ; f32v4sqacc $a0:3 }
+    { nop ; f16v2tof32 $a0:1, $a4 }
+    { nop ; f16v2tof32 $a2:3, $a5 }
+    { nop ; f32v2add $a0:1, $a7:B, $a0:1 }
+    { nop ; f32v2add $a2:3, $a7:B, $a2:3 }
+.endm
+
+.macro APPLY_QUAD step
+    { ld64step $a4:5, $m15, $m3+=, \step ; fnop }
+    { nop ; f16v2tof32 $a0:1, $a4 }
+    { ld32step $a4, $m15, $m0+=, 1 ; f16v2tof32 $a2:3, $a5 }
+    { nop ; f32v2add $a0:1, $a7:B, $a0:1 }
+    { nop ; f32v2add $a2:3, $a7:B, $a2:3 }
+    { nop ; f32v2mul $a0:1, $a6:B, $a0:1 }
+    { nop ; f32v2mul $a2:3, $a6:B, $a2:3 }
+    { nop ; f16v2tof32 $a4:5, $a4 }
+    { ld32step $a4, $m15, $m0+=, 1 ; f32v2mul $a0:1, $a0:1, $a4:5 }
+    { nop ; f16v2tof32 $a4:5, $a4 }
+    { ld32step $a4, $m15, $m1+=, 1 ; f32v2mul $a2:3, $a2:3, $a4:5 }
+    { nop ; f16v2tof32 $a4:5, $a4 }
+    { ld32step $a4, $m15, $m1+=, 1 ; f32v2add $a0:1, $a0:1, $a4:5 }
+    { nop ; f16v2tof32 $a4:5, $a4 }
+    { nop ; f32v2add $a2:3, $a2:3, $a4:5 }
+    { nop ; f32v4tof16 $a0:1, $a0:3 }
+    { st64step $a0:1, $m15, $m4+=, \step ; fnop }
+.endm
+
+.supervisor
+.p2align 3
+ENTRY
+    // Panels a worker works through, per launch: rows / 6 times all, or rows times a sixth.
+    ld32 $m4, $m2, $m15, LAYERNORM_COLUMNS
+    ld32 $m5, $m2, $m15, LAYERNORM_ROWS
+    setzi $m3, rows_worker
+    add $m4, $m4, 15
+    shr $m4, $m4, 4
+    cmpult $m6, $m5, 6
+    brz $m6, last_launch
+    setzi $m7, 43691
+    add $m6, $m4, 5
+    mul $m6, $m6, $m7
+    shr $m6, $m6, 18
+    mul $m6, $m6, $m5
+    add $m6, $m6, 1
+    cmpult $m6, $m6, $m4
+    brz $m6, last_launch
+    setzi $m3, wide_sum
+    runall $m3, $m2, 0
+    setzi $m3, wide_square
+    sync 2
+    runall $m3, $m2, 0
+    setzi $m3, wide_apply
+    sync 2
+last_launch:
+    runall $m3, $m2, 0
+    sync 2
+    br $m10
+
+.worker
+// The passes over one row or a run of its panels: $m6 x, $m7 out, $m8..$m10 as for SUM_PANELS,
+// $m11 link. They leave the accumulators 0, as they need them.
+
+// -> $a0 sum. Clobbers $m0, $m3, $m4, $a1..$a5.
+.p2align 3
+pass_sum:
+    mov $m3, $m6
+.if HAS_RESIDUAL
+    ld32 $m4, $m12, $m15, D_RESIDUAL
+    ld32 $m0, $m12, $m15, D_SUM
+    add $m4, $m4, $m6
+    { add $m0, $m0, $m6 ; or64 $a4:5, $azeros, $azeros }
+.p2align 3
+    { rpt $m8, 15 ; fnop }
+    ADD_QUAD 1
+    ADD_QUAD 1
+    ADD_QUAD 1
+    ADD_QUAD $m9
+    f16v4acc $a4:5
+    brz $m10, sum_done
+    mov $m1, $m0
+    or64 $a4:5, $azeros, $azeros
+    ADD_QUAD 1
+    or64 $a4:5, $azeros, $azeros
+    ADD_QUAD 1
+    or64 $a4:5, $azeros, $azeros
+    ADD_QUAD 1
+    or64 $a4:5, $azeros, $azeros
+    ADD_QUAD 1
+    { mov $m3, $m1 ; or64 $a0:1, $azeros, $azeros }
+.else
+    SUM_PANELS
+.endif
+    SUM_TAIL
+sum_done:
+    SUM_TAKE
+    br $m11
+
+// $a7 = -mean -> $a0 sum of squares. Clobbers $m0, $m3, $a1..$a5.
+.p2align 3
+pass_square:
+    mov $m3, $m6
+.if HAS_RESIDUAL
+    ld32 $m0, $m12, $m15, D_SUM
+    add $m3, $m3, $m0
+.endif
+    or64 $a0:1, $azeros, $azeros
+    or64 $a2:3, $azeros, $azeros
+.p2align 3
+    { rpt $m8, 19 ; fnop }
+    SQUARE_QUAD 1
+    SQUARE_QUAD 1
+    SQUARE_QUAD 1
+    SQUARE_QUAD $m9
+    brz $m10, square_done
+    shr $m0, $m10, 2
+.p2align 3
+    { rpt $m0, 4 ; fnop }
+    SQUARE_QUAD 1
+    and $m0, $m10, 3
+    brz $m0, square_done
+    SQUARE_QUAD 1
+    ld64 $a4:5, $m12, $m15, 1
+    { ld64 $a4:5, $m12, $m15, 2 ; and64 $a0:1, $a0:1, $a4:5 }
+    and64 $a2:3, $a2:3, $a4:5
+square_done:
+    f32v4sqacc $a0:3
+    SUM_TAKE
+    br $m11
+
+// $a7 = -mean, $a6 = 1 / deviation, $m0 scale, $m1 bias. Clobbers $m0, $m1, $m3, $m4, $a0..$a5.
+.p2align 3
+pass_apply:
+    mov $m3, $m6
+    mov $m4, $m7
+.if HAS_RESIDUAL
+    ld32 $m11, $m12, $m15, D_SUM
+    add $m3, $m3, $m11
+.endif
+    cmpne $m11, $m10, $m15
+    add $m11, $m11, $m8
+.p2align 3
+    { rpt $m11, 67 ; fnop }
+    APPLY_QUAD 1
+    APPLY_QUAD 1
+    APPLY_QUAD 1
+    APPLY_QUAD $m9
+    br $m5
+
+// Sum in $a0 -> $a7 = -mean. Sum of squares in $a0 -> $a6. Clobber $a0, $a1.
+.macro MEAN
+    ld32 $a1, $m12, $m15, COLUMNS
+    f32div $a0, $a0, $a1
+    f32sub $a7, $azero, $a0
+.endm
+.macro DEVIATION
+    ld32 $a1, $m12, $m15, COLUMNS
+    f32div $a0, $a0, $a1
+    ld32 $a1, $m13, $m15, LAYERNORM_EPSILON
+    f32add $a0, $a0, $a1
+    f32oorx $a6, $a0
+.endm
+
+// What all launches need first: accumulators 0, columns as f32, masks. Clobbers $m0, $m3..$m5,
+// $a0; $m10 = columns of a tail panel.
+.macro PREPARE prepared
+    ld32 $a0, $m13, $m15, LAYERNORM_COLUMNS
+    f32fromui32 $a0, $a0
+    st32 $a0, $m12, $m15, COLUMNS
+.if HAS_RESIDUAL
+    ld32 $m0, $m13, $m15, LAYERNORM_X
+    ld32 $m3, $m13, $m15, LAYERNORM_RESIDUAL
+    ld32 $m4, $m13, $m15, LAYERNORM_SUM
+    sub $m3, $m3, $m0
+    sub $m4, $m4, $m0
+    st32 $m3, $m12, $m15, D_RESIDUAL
+    st32 $m4, $m12, $m15, D_SUM
+.endif
+    setzi $a0, 8
+    { and $m0, $m10, 3 ; uput $FP_CLR, $a0 }
+    brz $m0, \prepared
+    LANE_MASKS
+\prepared:
+.endm
+
+.p2align 3
+rows_worker:
+    ld32 $m0, $m13, $m15, LAYERNORM_ROWS
+    SPLIT
+    brz $m2, done
+    shl $m9, $m0, 2
+    add $m9, $m9, -3
+    ld32 $m7, $m13, $m15, LAYERNORM_OUT
+    ld32 $m6, $m13, $m15, LAYERNORM_X
+    ld32 $m8, $m13, $m15, LAYERNORM_COLUMNS
+    shl $m1, $m1, 5
+    add $m6, $m6, $m1
+    add $m7, $m7, $m1
+    and $m10, $m8, 15
+    add $m2, $m2, -1
+    PREPARE rows_tail
+    ld32 $m8, $m13, $m15, LAYERNORM_COLUMNS
+    shr $m8, $m8, 4
+row:
+    call $m11, pass_sum
+    MEAN
+    call $m11, pass_square
+    DEVIATION
+    ld32 $m0, $m13, $m15, LAYERNORM_SCALE
+    ld32 $m1, $m13, $m15, LAYERNORM_BIAS
+    call $m5, pass_apply
+    add $m6, $m6, 32
+    add $m7, $m7, 32
+    brnzdec $m2, row
+done:
+    exitz $m15
+
+// Registers of an own run of panels: found in the first launch, kept for the others.
+.macro RESTORE_RUN
+    ld32 $m2, $m12, $m15, RUN
+    ld32 $m5, $m12, $m15, RUN + 1
+    ld32 $m6, $m12, $m15, RUN + 2
+    ld32 $m8, $m12, $m15, RUN + 3
+    ld32 $m9, $m12, $m15, RUN + 4
+    ld32 $m10, $m12, $m15, RUN + 5
+.endm
+
+// Few rows: $m2 rows - 1, $m5 worker 0's area, $m6..$m10 for the passes.
+.p2align 3
+wide_sum:
+    ld32 $m10, $m13, $m15, LAYERNORM_COLUMNS
+    add $m0, $m10, 15
+    shr $m0, $m0, 4
+    SPLIT
+    ld32 $m6, $m13, $m15, LAYERNORM_X
+    ld32 $m7, $m13, $m15, LAYERNORM_OUT
+    ld32 $m9, $m13, $m15, LAYERNORM_ROWS
+    mov $m8, $m2
+    and $m10, $m10, 15
+    add $m2, $m1, $m8
+    cmpeq $m2, $m2, $m0            // the last panel is ours, unless we have none
+    brz $m2, no_tail
+    brz $m8, no_tail
+    brz $m10, tail_known
+    add $m8, $m8, -1
+    bri tail_known
+no_tail:
+    setzi $m10, 0
+tail_known:
+    shl $m4, $m1, 5
+    st32 $m4, $m12, $m15, RUN + 7  // bytes of scale and bias before ours
+    mul $m4, $m4, $m9
+    add $m6, $m6, $m4
+    add $m7, $m7, $m4
+    add $m2, $m9, -1
+    shl $m9, $m9, 2
+    add $m9, $m9, -3
+    shl $m5, $m3, 8
+    sub $m5, $m12, $m5
+    st32 $m2, $m12, $m15, RUN
+    st32 $m5, $m12, $m15, RUN + 1
+    st32 $m6, $m12, $m15, RUN + 2
+    st32 $m8, $m12, $m15, RUN + 3
+    st32 $m9, $m12, $m15, RUN + 4
+    st32 $m10, $m12, $m15, RUN + 5
+    st32 $m7, $m12, $m15, RUN + 6
+    PREPARE wide_ready
+    ld32 $m8, $m12, $m15, RUN + 3
+    add $m5, $m12, SUMS
+sum_row:
+    call $m11, pass_sum
+    st32step $a0, $m15, $m5+=, 1
+    add $m6, $m6, 32
+    brnzdec $m2, sum_row
+    exitz $m15
+
+// $a0 = sum of the six values at $m4. Clobbers $a1.
+.macro COMBINE
+    ld32step $a0, $m15, $m4+=, AREA_WORDS
+    ld32step $a1, $m15, $m4+=, AREA_WORDS
+    { ld32step $a1, $m15, $m4+=, AREA_WORDS ; f32add $a0, $a0, $a1 }
+    { ld32step $a1, $m15, $m4+=, AREA_WORDS ; f32add $a0, $a0, $a1 }
+    { ld32step $a1, $m15, $m4+=, AREA_WORDS ; f32add $a0, $a0, $a1 }
+    { ld32step $a1, $m15, $m4+=, AREA_WORDS ; f32add $a0, $a0, $a1 }
+    f32add $a0, $a0, $a1
+.endm
+
+.p2align 3
+wide_square:
+    RESTORE_RUN
+    add $m1, $m12, SQUARES
+    setzi $a0, 8
+    uput $FP_CLR, $a0
+square_row:
+    add $m4, $m5, SUMS
+    COMBINE
+    MEAN
+    call $m11, pass_square
+    st32step $a0, $m15, $m1+=, 1
+    add $m6, $m6, 32
+    add $m5, $m5, 4
+    brnzdec $m2, square_row
+    exitz $m15
+
+.p2align 3
+wide_apply:
+    RESTORE_RUN
+    ld32 $m7, $m12, $m15, RUN + 6
+apply_row:
+    add $m4, $m5, SUMS
+    COMBINE
+    MEAN
+    add $m4, $m5, SQUARES
+    COMBINE
+    DEVIATION
+    ld32 $m0, $m13, $m15, LAYERNORM_SCALE
+    ld32 $m1, $m13, $m15, LAYERNORM_BIAS
+    ld32 $m3, $m12, $m15, RUN + 7
+    add $m0, $m0, $m3
+    add $m1, $m1, $m3
+    st32 $m5, $m12, $m15, RUN + 1
+    call $m5, pass_apply
+    ld32 $m5, $m12, $m15, RUN + 1
+    add $m6, $m6, 32
+    add $m7, $m7, 32
+    add $m5, $m5, 4
+    brnzdec $m2, apply_row
+    exitz $m15
