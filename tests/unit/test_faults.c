@@ -1,6 +1,9 @@
 /* Programs that go wrong, on the simulated chip through the same calls a job makes: each ends in
  * its documented code, its post-mortem names tile, phase and cause, and the next load and run on
- * the same device work. Every tile has the same text and branches on TILE_ID. */
+ * the same device work. Every tile has the same text and branches on TILE_ID.
+ *
+ *     test_faults --package NAME FILE    writes the package of a scenario, prints its digest: for
+ *                                        tests that hand it to a daemon (tests/e2e/daemon-tiles.sh) */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -190,7 +193,9 @@ static struct built *build(const struct scenario *s)
     }
     b->phases[0] = (struct package_phase){PACKAGE_RUN, 0, false};
     b->phases[1] = (struct package_phase){PACKAGE_RUN, 1, true};
-    b->p = (struct package){.contents = b->contents, .content_count = 2, .segments = b->segments,
+    static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    b->p = (struct package){.target = TARGET_NAME, .compiler_id = zeros, .key = zeros,
+        .options = "{}", .compute_tiles = TARGET_TILES, .contents = b->contents, .content_count = 2, .segments = b->segments,
         .segment_count = 2 * TARGET_TILES, .phases = b->phases, .phase_count = 2};
     add_symbols(b, image);
     return b;
@@ -438,20 +443,50 @@ START_TEST(breaks_stop_and_resume)
 }
 END_TEST
 
-int main(void)
+static char **wanted; /* NAME FILE of the command line */
+
+/* As a test, because building asserts. */
+START_TEST(package_is_written)
 {
+    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
+        if (strcmp(scenarios[i].name, wanted[0]) == 0) {
+            struct built *b = build(&scenarios[i]);
+            struct err err = {0};
+            struct digest digest;
+            char hex[DIGEST_HEX + 1];
+            int r = package_write(&b->p, wanted[1], &digest, &err);
+            ck_assert_msg(r == 0, "%s %s", err.where, err.text);
+            built_free(b);
+            digest_hex(&digest, hex);
+            puts(hex);
+            return;
+        }
+    }
+    ck_abort_msg("no scenario '%s'", wanted[0]);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--package") == 0) {
+        wanted = argv + 2;
+    }
     int n = (int)(sizeof scenarios / sizeof scenarios[0]);
     Suite *suite = suite_create("faults");
     TCase *t = tcase_create("faults");
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_loop_test(t, each_fault_is_named, 0, n);
-    tcase_add_loop_test(t, waits_may_stay_unknown, 0, 3);
-    tcase_add_loop_test(t, looks_disturb_nothing, 0, 2);
-    tcase_add_test(t, breaks_stop_and_resume);
+    if (wanted != NULL) {
+        tcase_add_test(t, package_is_written);
+    } else {
+        tcase_add_loop_test(t, each_fault_is_named, 0, n);
+        tcase_add_loop_test(t, waits_may_stay_unknown, 0, 3);
+        tcase_add_loop_test(t, looks_disturb_nothing, 0, 2);
+        tcase_add_test(t, breaks_stop_and_resume);
+    }
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
+    srunner_run_all(runner, wanted != NULL ? CK_SILENT : CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed == 0 ? 0 : 1;
