@@ -108,6 +108,24 @@ static uint32_t word_at(const struct tile *t, uint32_t addr)
     return t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES].words[(addr >> 2) % PAGE_WORDS];
 }
 
+/* Makes d write its $a registers where they do not disturb the other half of the bundle. */
+static void lay_aside(enum isa_op op, struct dec *d)
+{
+    const struct isa_info *info = isa_info(op);
+
+    for (int i = 0; i < info->operand_count; i++) {
+        const struct isa_operand *o = &info->operands[i];
+        int letter = o->letter - 'a';
+
+        if (o->kind < ISA_ZI && o->is_written && !is_main_kind(o->kind) && d->w[letter] < SINK) {
+            d->w[letter] = (uint8_t)(CROSSED + d->w[letter]);
+        }
+    }
+    if (op == ISA_OP_ld64a32_mmbn) {
+        d->writes &= (uint16_t)~(1u << d->r[D]); /* the one load that leaves a word of its quad */
+    }
+}
+
 /* The group at addr into e[0] and, for a bundle, e[1]. */
 static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struct dec *e)
 {
@@ -136,7 +154,11 @@ static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struc
     if (second.latency > e[0].latency) {
         e[0].latency = second.latency;
     }
-    e[0].kind = (e[0].writes & second.reads & 0xFF) != 0 ? DEC_CROSSED : DEC_BUNDLE;
+    e[0].kind = DEC_BUNDLE;
+    if ((e[0].writes & second.reads & 0xFF) != 0) {
+        e[0].kind = DEC_CROSSED;
+        lay_aside((enum isa_op)x.op, &e[0]);
+    }
     e[1] = second;
 }
 

@@ -100,17 +100,17 @@ LOADS_A(ld128, 16, true, load_words(t, &WA(D), ea, 4))
 LOADS_A(ldb16, 2, false, WA(D) = twice16(load16(t, ea)))
 LOADS_A(ldb8, 1, false, WA(D) = load8(t, ea) * 0x01010101u)
 
-static int store_words(struct tile *t, const struct context *c, uint32_t addr,
+/* One word or two. */
+static inline int store_words(struct tile *t, const struct context *c, uint32_t addr,
     const uint32_t *words, uint32_t n)
 {
     int fault = mem_check(c, addr, 4 * n);
 
-    for (uint32_t i = 0; i < n && fault == EXEC_OK; i++) {
-        if (!mem_store32(t, addr + 4 * i, words[i])) {
-            fault = ETYPE_MEMERR;
-        }
+    if (fault != EXEC_OK) {
+        return fault;
     }
-    return fault;
+    return (n == 1 ? mem_store32(t, addr, words[0]) : mem_store64(t, addr, words)) ? EXEC_OK
+                                                                                   : ETYPE_MEMERR;
 }
 
 #define STORE_AT(id, n, ea_expr, data)                                        \
@@ -283,7 +283,7 @@ EXEC(ldst64pace_mbbn_ef)
         return fault;
     }
     load_words(t, &WA(C), x[0].addr, 2);
-    if (!mem_store32(t, x[1].addr, data[0]) || !mem_store32(t, x[1].addr + 4, data[1])) {
+    if (!mem_store64(t, x[1].addr, data)) {
         return ETYPE_MEMERR;
     }
     pace_write(c, d, pace_next(x[0].addr, strides, imm & 3, 8), a1,
@@ -306,7 +306,7 @@ EXEC(ld2xst64pace_mbbn_ef)
     }
     load_words(t, &WA2(C, 0), x[0].addr, 2);
     load_words(t, &WA2(C, 2), x[1].addr, 2);
-    if (!mem_store32(t, x[2].addr, data[0]) || !mem_store32(t, x[2].addr + 4, data[1])) {
+    if (!mem_store64(t, x[2].addr, data)) {
         return ETYPE_MEMERR;
     }
     pace_write(c, d, pace_next(x[0].addr, strides, imm & 3, 8),

@@ -74,36 +74,39 @@ void tile_reset(struct tile *t)
 
 /* ---- one issue group ------------------------------------------------------------------------- */
 
-static inline int exec_half(struct tile *t, struct context *c, const struct dec *d)
+/* Registers of the mask (bits of 0..7) from where the main half of a crossed bundle laid them. */
+static inline void take_crossed(struct context *c, uint32_t mask)
 {
-    return d->fn(t, c, d);
+    while (mask != 0) {
+        uint32_t n = (uint32_t)__builtin_ctz(mask);
+        uint32_t width = (n & 1) == 0 && (mask >> n & 2) != 0 ? 2 : 1;
+
+        if (width == 2) { /* at once: the aux half of the next group loads pairs */
+            memcpy(&c->a[n], &c->a[CROSSED + n], 8);
+        } else {
+            c->a[n] = c->a[CROSSED + n];
+        }
+        mask &= ~(((1u << width) - 1) << n);
+    }
 }
 
 static inline int exec_bundle(struct tile *t, struct context *c, const struct dec *d)
 {
-    uint32_t before[8], after[8];
-    int r;
+    int r = d[0].fn(t, c, &d[0]);
 
-    if (d->kind == DEC_BUNDLE) {
-        r = exec_half(t, c, &d[0]);
-        return r != EXEC_OK ? r : exec_half(t, c, &d[1]);
-    }
-    memcpy(before, c->a, sizeof before);
-    r = exec_half(t, c, &d[0]);
     if (r != EXEC_OK) {
         return r;
     }
-    memcpy(after, c->a, sizeof after);
-    memcpy(c->a, before, sizeof before);
-    r = exec_half(t, c, &d[1]);
-    for (uint32_t m = d->writes & 0xFFu; m != 0; m &= m - 1) {
-        c->a[__builtin_ctz(m)] = after[__builtin_ctz(m)];
+    r = d[1].fn(t, c, &d[1]);
+    if (d->kind == DEC_CROSSED) {
+        take_crossed(c, d->writes & 0xFFu);
     }
     return r;
 }
 
 /* As exec_bundle(), where the aux half may fault after the main half has written. */
-static int exec_guarded(struct tile *t, struct context *c, const struct dec *d)
+static __attribute__((noinline)) int exec_guarded(struct tile *t, struct context *c,
+    const struct dec *d)
 {
     struct context saved = *c;
     int r = exec_bundle(t, c, d);
@@ -117,15 +120,7 @@ static int exec_guarded(struct tile *t, struct context *c, const struct dec *d)
 
 static inline int exec_group(struct tile *t, struct context *c, const struct dec *d)
 {
-    switch (d->kind) {
-    case DEC_SOLO:
-        if (c->in_rpt) {
-            return ETYPE_INVALID_INSTR;
-        }
-        c->next_pc = c->pc + 4;
-        return exec_half(t, c, d);
-    case DEC_BUNDLE:
-    case DEC_CROSSED:
+    if (d->kind > DEC_SOLO) {
         if (c->in_rpt && (d->flags & DEC_NO_RPT) != 0) {
             return ETYPE_INVALID_INSTR;
         }
@@ -134,21 +129,31 @@ static inline int exec_group(struct tile *t, struct context *c, const struct dec
             return exec_guarded(t, c, d);
         }
         return exec_bundle(t, c, d);
-    default:
+    }
+    if (d->kind < DEC_SOLO) {
         return t->is_starved ? ETYPE_MEMERR : ETYPE_INVALID_INSTR;
     }
+    if (c->in_rpt) {
+        return ETYPE_INVALID_INSTR;
+    }
+    c->next_pc = c->pc + 4;
+    return d->fn(t, c, d);
 }
 
-int step_group(struct tile *t, struct context *c, uint8_t *ret_latency)
+/* step_group() for the barrel's loop. */
+static inline __attribute__((always_inline)) int step(struct tile *t, struct context *c,
+    uint8_t *ret_latency)
 {
+    /* Word in region 0; a pc that is not a multiple of 4 becomes a large number. */
+    uint32_t offset = c->pc - TARGET_MEM_BASE, word = offset >> 2 | offset << 30;
     const struct dec *block, *d;
     int r;
 
-    if (!pc_is_valid(c->pc)) {
+    if (word >= (TARGET_REGION1 - TARGET_MEM_BASE) / 4) {
         return ETYPE_INVALID_PC;
     }
-    block = t->code[c->index != 0][(c->pc - TARGET_MEM_BASE) / (4 * CODE_WORDS)];
-    d = block != NULL ? &block[(c->pc >> 2) % CODE_WORDS] : NULL;
+    block = t->code[c->index != 0][word / CODE_WORDS];
+    d = block != NULL ? &block[word % CODE_WORDS] : NULL;
     if (d == NULL || d->kind == DEC_NONE) {
         d = decode_at(t, c);
     }
@@ -171,6 +176,13 @@ int step_group(struct tile *t, struct context *c, uint8_t *ret_latency)
     t->groups++;
     return r;
 }
+
+int step_group(struct tile *t, struct context *c, uint8_t *ret_latency)
+{
+    return step(t, c, ret_latency);
+}
+
+_Static_assert(TARGET_MEM_BASE / 4 % CODE_WORDS == 0, "blocks of code start at multiples");
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
@@ -271,6 +283,7 @@ static void worker_exit(struct tile *t, struct context *c, uint64_t cycle)
 static bool workers_run(struct tile *t, uint64_t first, uint64_t limit)
 {
     struct context *list[TILE_SLOTS];
+    bool is_traced = t->trace != NULL;
     int n = 0;
 
     for (int s = 0; s < TILE_SLOTS; s++) {
@@ -282,7 +295,7 @@ static bool workers_run(struct tile *t, uint64_t first, uint64_t limit)
         for (int i = 0; i < n; i++) {
             struct context *c = list[i];
             uint64_t cycle = turn + c->slot;
-            uint8_t latency;
+            uint8_t latency = 1;
             int r;
 
             if (cycle < c->next) {
@@ -300,17 +313,19 @@ static bool workers_run(struct tile *t, uint64_t first, uint64_t limit)
                 fault_set(t, c, ETYPE_RBRK);
                 return true;
             }
-            if (t->trace != NULL) {
+            if (is_traced) {
                 trace_group(t, c);
             }
-            r = step_group(t, c, &latency);
+            r = step(t, c, &latency);
             c->next = cycle + (uint64_t)TIME_TURN * (unsigned)(latency + c->extra);
-            if (r == EXEC_EXIT) {
-                worker_exit(t, c, cycle);
-            } else if (r != EXEC_OK) {
+            if (__builtin_expect(r == EXEC_OK, 1)) {
+                continue;
+            }
+            if (r != EXEC_EXIT) {
                 fault_set(t, c, r);
                 return true;
             }
+            worker_exit(t, c, cycle);
         }
     }
     return false;

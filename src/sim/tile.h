@@ -10,8 +10,8 @@
  *  1. An issue group commits wholly or not at all. Main-pipe functions check before they write;
  *     where the aux half can still raise an exception, step_group() keeps a copy of the context.
  *  2. The main half runs first, so it reads register values from before the bundle. Aux functions
- *     never touch $m. Where the main half writes an $a register that the aux half reads, its
- *     writes are laid aside until the aux half is done (DEC_CROSSED).
+ *     never touch $m. Where the main half writes an $a register that the aux half reads, it is
+ *     decoded to write elsewhere, and the words move when the aux half is done (DEC_CROSSED).
  *  3. Registers that do not exist are written to the sink (index 16 up) and read as zero.
  *  4. A decoded word is dropped when the word is stored to, so code may be rewritten at any time.
  *  5. Time is in absolute cycles; of two contexts the one with the smaller `next` issues first,
@@ -39,7 +39,8 @@
 #define CODE_WORDS  256u /* words per block of decoded code */
 #define CODE_BLOCKS ((TARGET_REGION1 - TARGET_MEM_BASE) / (CODE_WORDS * 4))
 
-#define SINK 16
+#define SINK    16
+#define CROSSED 20 /* in a[]: eight places for what the main half of a DEC_CROSSED writes */
 
 enum {
 #define TIMING(name, value, tag, source) TIME_##name = value,
@@ -90,7 +91,7 @@ struct dec {
     uint8_t flags;   /* enum dec_flag */
     int32_t imm;     /* first immediate; a second one stands in its letter of r[] */
     uint8_t r[4];    /* register read, by letter a..d */
-    uint8_t w[4];    /* register written: as r, or the sink */
+    uint8_t w[4];    /* register written: as r, or the sink, or CROSSED up */
     uint8_t latency; /* worker cycles of the group */
     uint16_t reads;  /* supervisor: $m numbers as bits; worker: $a numbers */
     uint16_t writes;
@@ -109,7 +110,7 @@ struct context {
     _Alignas(32) uint32_t even[16]; /* AACC[2k], raw f32 */
     uint32_t odd[16];               /* AACC[2k + 1] */
     uint32_t m[SINK + 4];
-    uint32_t a[SINK + 4];
+    uint32_t a[CROSSED + 8];
     uint32_t pc;
     uint32_t next_pc;   /* of the group in flight */
     uint32_t rpt_count, rpt_first, rpt_end;
@@ -245,6 +246,15 @@ static inline void mem_load64(struct tile *t, uint32_t addr, uint32_t *ret)
     ret[1] = mem_load32(t, addr + 4);
 }
 
+/* May a store there hit decoded code? The first word of a block ends a bundle of the one before. */
+static inline bool code_is_near(const struct tile *t, uint32_t addr)
+{
+    uint32_t block = (addr - TARGET_MEM_BASE) / (4 * CODE_WORDS);
+
+    return t->code[0][block] != NULL || t->code[1][block] != NULL ||
+           (addr >> 2) % CODE_WORDS == 0;
+}
+
 /* False when memory for the page cannot be had. */
 static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value)
 {
@@ -258,9 +268,21 @@ static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value)
         mem_mark(p, i);
     }
     p->words[i] = value;
-    if (addr < TARGET_REGION1) {
+    if (addr < TARGET_REGION1 && code_is_near(t, addr)) {
         code_drop(t, addr);
     }
+    return true;
+}
+
+/* Two words at an address that is a multiple of 8. */
+static inline bool mem_store64(struct tile *t, uint32_t addr, const uint32_t *words)
+{
+    struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
+
+    if (!p->is_own || p->written != NULL || addr < TARGET_REGION1) {
+        return mem_store32(t, addr, words[0]) && mem_store32(t, addr + 4, words[1]);
+    }
+    memcpy(&p->words[(addr >> 2) % PAGE_WORDS], words, 8);
     return true;
 }
 
