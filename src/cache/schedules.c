@@ -4,7 +4,8 @@
  * kept: a schedule is a pure function of its key (design.md D6). All is done on the store thread,
  * so that between two calls no transaction is open and no journal is hot: a plain copy of the file
  * is then a whole database, and each worker gets one of its own. It has nothing to wait for and
- * nothing to damage but itself.
+ * nothing to damage but itself. What a row says is not trusted either: workers place an order under
+ * all rules, so that a wrong one costs cycles, never a result.
  *
  * The oldest rows go when values exceed STORE_MAX_BYTES; the file may reach twice that. */
 #include "cache/cache_internal.h"
