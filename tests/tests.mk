@@ -28,3 +28,4 @@ TESTDEPS_f16_all := sim
 TESTDEPS_graph_ops := graph
 TESTDEPS_schedules := compile cache
 TESTDEPS_identity := compile
+TESTOBJ_reference_ops := $(B)/tests/support/random_graph_all.o

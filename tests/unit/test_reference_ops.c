@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reference/reference.h"
+#include "tests/support/random_graph.h"
 
 static struct arena arena;
 
@@ -434,6 +435,167 @@ START_TEST(unit_of_a_second_result) {
 }
 END_TEST
 
+/* ---- Random networks and stored models ---------------------------------------------------- */
+
+static bool is_finite(const struct tensor *t) {
+    for (uint64_t i = 0; i < t->size_bytes / 8; i++) {
+        if (!isfinite(tensor_get(DTYPE_DOUBLE, t->bytes, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Stored bytes of a generated value, the last bit of about half of its elements turned; free(). */
+static uint8_t *disturbed(const struct graph_value *v) {
+    struct err e = {0};
+    uint64_t elements = 0;
+    uint64_t size = 0;
+    ck_assert_int_eq(shape_elements(&v->shape, v->dtype, &elements, &size, &e), 0);
+    uint8_t *bytes = malloc(size);
+    ck_assert_msg(graph_fill(v, 0, 0, elements, bytes, &e) == 0, "%s", e.text);
+    uint64_t state = 12345;
+    for (uint64_t i = 0; i < elements; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        bytes[i * dtype_bytes(v->dtype)] ^= (uint8_t)(state >> 63);
+    }
+    return bytes;
+}
+
+static struct tensor_set eval_disturbed(const struct graph *g) {
+    uint8_t **inputs = calloc(g->input_count + 1, sizeof *inputs);
+    uint8_t **parameters = calloc(g->parameter_count + 1, sizeof *parameters);
+    struct err e = {0};
+    struct tensor_set out;
+    for (uint32_t i = 0; i < g->input_count; i++) {
+        inputs[i] = disturbed(&g->values[g->inputs[i].n]);
+    }
+    for (uint32_t i = 0; i < g->parameter_count; i++) {
+        parameters[i] = disturbed(&g->values[g->parameters[i].n]);
+    }
+    struct reference_data data = {
+        (const uint8_t *const *)inputs, (const uint8_t *const *)parameters, 0};
+    ck_assert_msg(reference_eval(g, &data, &out, &e) == 0, "%s", e.text);
+    for (uint32_t i = 0; i < g->input_count; i++) {
+        free(inputs[i]);
+    }
+    for (uint32_t i = 0; i < g->parameter_count; i++) {
+        free(parameters[i]);
+    }
+    free(inputs);
+    free(parameters);
+    return out;
+}
+
+/* Difference of two results in units of the tolerance (reference.h). A bit turned in every second
+ * element has 2.4 times the deviation of a rounding: it weighs as six. */
+static double share_of_tolerance(
+    const struct graph *g, uint32_t ordinal, const struct tensor *a, const struct tensor *b) {
+    uint64_t n = a->size_bytes / 8;
+    double worst = 0;
+    double square = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double x = tensor_get(DTYPE_DOUBLE, a->bytes, i);
+        square += x * x / (double)n;
+        worst = fmax(worst, fabs(x - tensor_get(DTYPE_DOUBLE, b->bytes, i)));
+    }
+    uint32_t roundings = reference_roundings(g, ordinal, false);
+    return worst / (REFERENCE_C * 0x1p-11 * sqrt(roundings + 6.0) * sqrt(square));
+}
+
+/* Every seed gives a model that evaluates; together they meet all operators. A last bit of the
+ * operands moves the results by less than the tolerance: nothing in these networks amplifies. */
+START_TEST(random_networks) {
+    bool is_met[GRAPH_OP_COUNT] = {false};
+    int several = 0;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        char *text = random_graph_all_json(seed);
+        char *again = random_graph_all_json(seed);
+        ck_assert_ptr_nonnull(text);
+        ck_assert_str_eq(text, again);
+        free(again);
+        struct graph *g = load(text);
+        for (uint32_t i = 0; i < g->node_count; i++) {
+            is_met[g->nodes[i].op] = true;
+        }
+        struct tensor_set out = eval(g);
+        struct tensor_set moved = eval_disturbed(g);
+        several += out.count > 1;
+        for (uint32_t i = 0; i < out.count; i++) {
+            double share = share_of_tolerance(g, i, &out.items[i], &moved.items[i]);
+            ck_assert_msg(is_finite(&out.items[i]), "seed %llu", (unsigned long long)seed);
+            ck_assert_msg(
+                share < 1, "seed %llu, output %u: %g\n%s", (unsigned long long)seed, i, share,
+                text);
+        }
+        tensor_set_done(&out);
+        tensor_set_done(&moved);
+        free(text);
+        arena_done(&arena);
+        arena_init(&arena, 16 << 20);
+    }
+    for (int i = 0; i < GRAPH_OP_COUNT; i++) {
+        ck_assert_msg(is_met[i], "no network has %s", graph_op_name((enum graph_op)i));
+    }
+    ck_assert_int_gt(several, 40);
+}
+END_TEST
+
+/* Elements of the result worked out by another program from the model file alone. */
+static const struct {
+    const char *path;
+    double want[5]; /* at 0, 1, 71, 72, 143 */
+    double rms;
+} stored[] = {
+    {"tests/models/vit-small/model.json",
+     {0.9383557671847141, 1.1343926078253759, 1.5201895101467704, -0.3107520792740787,
+      -1.4816346170228516},
+     1.070225713176663},
+    {"tests/models/vit-small-affine/model.json",
+     {0.8622969800376928, 1.0334245291367596, 0.42447912068936533, 0.25219260238078245,
+      -0.7127263349553068},
+     1.0302095368800968},
+};
+
+START_TEST(stored_transformers) {
+    static const uint64_t places[] = {0, 1, 71, 72, 143};
+    json_t *json = json_load_file(stored[_i].path, JSON_REJECT_DUPLICATES, NULL);
+    ck_assert_msg(json != NULL, "run from the top of the tree: %s", stored[_i].path);
+    char *text = json_dumps(json, 0);
+    json_decref(json);
+    struct graph *g = load(text);
+    free(text);
+    int counts[GRAPH_OP_COUNT] = {0};
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        counts[g->nodes[i].op]++;
+    }
+    ck_assert_int_eq(counts[GRAPH_OP_MatMul], 13);
+    ck_assert_int_eq(counts[GRAPH_OP_Add], 17);
+    ck_assert_int_eq(counts[GRAPH_OP_LayerNormalization], 4);
+    ck_assert_int_eq(counts[GRAPH_OP_Attention], 2);
+    ck_assert_int_eq(counts[GRAPH_OP_Gelu], 2);
+    ck_assert_int_eq(counts[GRAPH_OP_Reshape], 8);
+    ck_assert_int_eq(counts[GRAPH_OP_Transpose], 8);
+    ck_assert_uint_eq(g->node_count, 54);
+    ck_assert_uint_eq(g->input_count, 1);
+    ck_assert_uint_eq(g->parameter_count, 36);
+    struct tensor_set out = eval(g);
+    char shape[160];
+    double square = 0;
+    ck_assert_str_eq(shape_print(&out.items[0].shape, shape, sizeof shape), "[1,1,144]");
+    for (uint64_t i = 0; i < 144; i++) {
+        double x = tensor_get(DTYPE_DOUBLE, out.items[0].bytes, i);
+        square += x * x / 144;
+    }
+    ck_assert_msg(fabs(sqrt(square) - stored[_i].rms) < 1e-9, "%.17g", sqrt(square));
+    for (int i = 0; i < 5; i++) {
+        double x = tensor_get(DTYPE_DOUBLE, out.items[0].bytes, places[i]);
+        ck_assert_msg(fabs(x - stored[_i].want[i]) < 1e-9, "%d: %.17g", i, x);
+    }
+    tensor_set_done(&out);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("reference_ops");
     TCase *t = tcase_create("reference_ops");
@@ -443,6 +605,8 @@ int main(void) {
     tcase_add_loop_test(t, identities_hold, 0, (int)(sizeof identities / sizeof identities[0]));
     tcase_add_loop_test(t, roundings_of_operators, 0, (int)(sizeof counts / sizeof counts[0]));
     tcase_add_test(t, unit_of_a_second_result);
+    tcase_add_test(t, random_networks);
+    tcase_add_loop_test(t, stored_transformers, 0, (int)(sizeof stored / sizeof stored[0]));
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
