@@ -44,6 +44,7 @@ for test in "$asan"/tests/unit/test_*; do
 done
 run vectors-isa 300 "$asan/tests/vectors" isa tests/vectors/isa-vectors.jsonl
 run vectors-exchange 300 "$asan/tests/vectors" exchange tests/vectors/exchange-vectors.json
+run oracle 300 tests/oracle/run.sh "$asan" 1 20
 for target in "$asan"/tests/fuzz/fuzz_*; do
     case $target in *.o | *.d) continue ;; esac
     name=$(basename "$target")

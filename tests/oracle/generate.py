@@ -16,6 +16,7 @@ from forms import FORMS
 from mainpipe import (BASE, END, PACE, REGION1, SIMPLE, SUPERVISOR_CSR, UPPER_CSR, WORKER_CSR,
                       pack_addresses)
 from oracle import Machine
+from vector import describe, differences
 
 MATRIX = ("amp", "slic")
 SKIPPED = ("sync", "delay", "sans", "send")     # need other tiles
@@ -264,7 +265,7 @@ def sparse_operands(case, name):
 
 def code_address(rng):
     return rng.choice([BASE + 4 * rng.randrange(0xD000)] * 6 +
-                      [BASE, REGION1 - 4, REGION1, BASE - 4, END, 0, 0x60000 + 8])
+                      [BASE, REGION1 - 4, REGION1, BASE - 4, END, 0, 0x260000])
 
 
 def control_operands(case):
@@ -276,9 +277,11 @@ def control_operands(case):
             v["b"] = (v["a"] + 1 + rng.randrange(11)) % 12
             m[v["b"]] = rng.choice([rng.getrandbits(18) << 2] * 5 + [rng.getrandbits(32), 1])
     elif name == "bri":
-        v["a"] = code_address(rng) >> 2
+        v["a"] = code_address(rng) >> 2 & 0x7FFFF
     elif name.startswith("br") or name == "call":
-        v["b"] = code_address(rng) >> 2 | (rng.getrandbits(1) << 19 if name == "call" else 0)
+        v["b"] = code_address(rng) >> 2 & 0x7FFFF
+        if name == "call":
+            v["b"] |= rng.getrandbits(1) << 19
         if name.startswith("br") and v["a"] < 12:
             m[v["a"]] = rng.choice([0, 0, 1, 0x80000000, 0x7FFFFFFF, 0xFFFFFFFF, m[v["a"]]])
     elif name.startswith("exit"):
@@ -321,7 +324,6 @@ def repeat_case(case):
     for n in range(body):
         if wrong and n == body - 1:
             case.add(*wrong_in_body(rng))
-            case.steps_limit = True
         else:
             case.add(partner(rng, "main"), partner(rng, "aux"))
     case.steps = 1 + (count * body if aligned else 0)
@@ -406,47 +408,6 @@ def fill_coefficients(case):
             for n in (low, high):
                 if n < 8:
                     case.machine.a[n] = values.mild_half(rng) | values.mild_half(rng) << 16
-
-
-def changed(before, after):
-    return {str(n): hex(y) for n, (x, y) in enumerate(zip(before, after)) if x != y}
-
-
-def set_values(numbers):
-    return {str(n): hex(x) for n, x in enumerate(numbers) if x}
-
-
-def memory_text(mem):
-    """Bytes by address as runs."""
-    runs, start = {}, None
-    for addr in sorted(mem):
-        if start is None or addr != start + len(runs[start]):
-            start = addr
-            runs[start] = bytearray()
-        runs[start].append(mem[addr])
-    return {hex(at): data.hex() for at, data in runs.items()}
-
-
-def describe(machine):
-    state = {"pc": hex(machine.pc), "m": set_values(machine.m), "a": set_values(machine.a),
-             "acc": set_values(machine.acc), "cwei": set_values(machine.cwei),
-             "csr": {n: hex(x) for n, x in machine.csr.items() if x},
-             "mem": memory_text(machine.mem)}
-    return {key: value for key, value in state.items() if value}
-
-
-def differences(before, after):
-    state = {"pc": hex(after.pc), "m": changed(before.m, after.m), "a": changed(before.a, after.a),
-             "acc": changed(before.acc, after.acc), "cwei": changed(before.cwei, after.cwei),
-             "csr": {n: hex(x) for n, x in after.csr.items() if x != before.csr[n]},
-             "mem": memory_text({at: x for at, x in after.mem.items()
-                                 if before.mem.get(at, 0) != x})}
-    state = {key: value for key, value in state.items() if value}
-    if after.exit is not None:
-        state["exit"] = after.exit
-    if after.launch:
-        state["launch"] = [{"pc": hex(pc), "VERTEX_BASE": hex(at)} for pc, at in after.launch]
-    return state
 
 
 def place_code(case):

@@ -19,6 +19,8 @@ SUPERVISOR_CSR = {0x20: "FP_ICTL", 0x31: "FP_INFMT", 0x33: "FP_ISCL", 0x50: "CCC
 WRITABLE = {"FP_CTL": 0x180007, "FP_ICTL": 0x180007, "FP_INFMT": 3, "FP_ISCL": 0x3F,
             "CCCSLOAD": 0xFFFFF, "FP_NFMT": 2, "FP_SCL": 0x3F, "TAS": MASK32, "DBG_DATA": MASK32,
             "PRNG_0_0": MASK32, "PRNG_0_1": MASK32, "PRNG_1_0": MASK32, "PRNG_1_1": MASK32}
+
+
 class Raised(Exception):
     """An exception of the tile, by name."""
 

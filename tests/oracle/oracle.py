@@ -1,9 +1,10 @@
-"""Independent model of the tile's instructions: state, issue groups, integer, memory, control.
+"""Independent model of the tile's instructions: state and issue groups.
 
 It is written from the fact sheets alone and shares nothing with the simulator, so that both can
 be held against each other by vectors (generate.py). A machine holds one context; step() runs one
 issue group: all halves read the state as it was, their writes are gathered in Issue objects and
-committed together, an exception drops everything but FP_STS and WSR.
+committed together, an exception drops everything but FP_STS and WSR. The forms are in mainpipe.py
+(integer, memory, control), floats.py and matrix.py, the numbers in formats.py and reals.py.
 """
 import re
 
@@ -15,7 +16,6 @@ from mainpipe import (BASE, CONTROL, INTEGER, SUPERVISOR_CSR, UPPER_CSR, WORKER_
 
 ETYPE = {"PBRK0": 2, "PBRK1": 3, "FP": 5, "CONFLICT": 6, "INVALID_ADDR": 8, "INVALID_OP": 9,
          "INVALID_PC": 10, "INVALID_INSTR": 12}
-
 
 
 class Machine:
