@@ -305,7 +305,7 @@ START_TEST(invalid_models) {
         cases++;
     }
     closedir(dir);
-    ck_assert_int_ge(cases, 70);
+    ck_assert_int_ge(cases, 160);
 }
 END_TEST
 
