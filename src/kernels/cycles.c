@@ -211,6 +211,41 @@ row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t column
     return 45 + 6 * (31 + masks + div_up(div_up(rows, 2), 6) * pair);
 }
 
+/* An item of `there` of 8 rows and `width` columns, and of transposing forms with `width`. */
+static uint32_t relayout_copy_item(uint32_t there, uint32_t width) {
+    uint32_t row = 15 + width / 4 + (width % 4 != 0 ? 4 : 0) + 4 - width / 4;
+    return there == 8 && width == 16 ? 70 : 18 + there * row + (8 - there) * 10;
+}
+
+static uint32_t relayout_transpose_item(uint32_t op, bool is_whole, uint32_t width) {
+    if (is_whole) {
+        return 69;
+    }
+    return op == RELAYOUT_TRANSPOSE ? 77 + 23 * div_up(width, 4) : 101 + 17 * div_up(width, 4);
+}
+
+/* The deal of relayout.S: item after item to the six workers in turn, panel by panel. */
+static uint32_t
+relayout_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
+    bool is_copy = v->op == RELAYOUT_COPY_W8 || v->op == RELAYOUT_COPY_W16;
+    uint32_t height = is_copy ? 8 : 4, items = div_up(rows, 16) * 16 / height;
+    uint32_t groups[6] = {0}, most = 0;
+    for (uint32_t first = 0, item = 0; first < columns; first += 16) {
+        uint32_t width = columns - first < 16 ? columns - first : 16;
+        for (uint32_t i = 0; i < items; i++, item++) {
+            uint32_t left = rows > i * height ? rows - i * height : 0;
+            uint32_t there = left < height ? left : height;
+            groups[item % 6] += is_copy ? relayout_copy_item(there, width)
+                                        : relayout_transpose_item(
+                                              v->op, width == 16 && there == height, width);
+        }
+    }
+    for (int w = 0; w < 6; w++) {
+        most = groups[w] > most ? groups[w] : most;
+    }
+    return 30 + 6 * (34 + 4 * div_up(columns, 16) + most); /* each passes all panels */
+}
+
 /* Roofline: 24 cycles a six rows, group and panel is the unit's 64 products a cycle. */
 static uint32_t
 gemm_f16_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
@@ -248,6 +283,8 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
         return layernorm_cycles(v, dims[0], dims[1]);
     case KERNEL_ROW_REDUCE:
         return row_reduce_cycles(v, dims[0], dims[1]);
+    case KERNEL_RELAYOUT:
+        return relayout_cycles(v, dims[0], dims[1]);
     case KERNEL_GEMM_F16:
         return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_COUNT:

@@ -101,7 +101,9 @@ bool kernel_variant_exists(const struct kernel_variant *v) {
     if (v->op >= (ops[v->id] == 0 ? 1 : ops[v->id]) || v->form >= FORM_COUNT) {
         return false;
     }
-    if (v->act != ACT_NONE && (v->id == KERNEL_LAYERNORM || v->id == KERNEL_ROW_REDUCE)) {
+    bool is_activated = v->id != KERNEL_LAYERNORM && v->id != KERNEL_ROW_REDUCE &&
+                        v->id != KERNEL_RELAYOUT;
+    if (v->act != ACT_NONE && !is_activated) {
         return false;
     }
     return !(v->id == KERNEL_GEMM_F16 && v->has_bias && v->accumulates);
