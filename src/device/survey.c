@@ -11,8 +11,9 @@
  * arrived are those that do not wait at all, and what tells tiles apart is the routine that their
  * workers last ran: an exited worker keeps its pc.
  *
- * Nothing here fails: the first error (a register that does not answer, the time limit) ends the
- * survey, stays in `incomplete`, and what was found up to there is told. Why it ends: every loop
+ * Nothing here fails. A context that refuses, or keeps the interface busy, stays unknown; any other
+ * error (a register that does not answer, the time limit) ends the survey, stays in `incomplete`,
+ * and what was found up to there is told. Why it ends: every loop
  * runs over tiles, contexts or a table; injections have a limit each and one over all. */
 #include "device/device_internal.h"
 
@@ -35,6 +36,12 @@ static bool keep(struct survey *s, int r, const struct err *err)
         s->incomplete.code = -r;
     }
     return r == 0;
+}
+
+/* The context did not take an instruction: said so, or was busy until the limit of one. */
+static bool is_refusal(int r)
+{
+    return r == -ERR_CONFLICT || r == -ERR_RUN_TIMEOUT;
 }
 
 static bool is_over(const struct survey *s)
@@ -235,6 +242,13 @@ static enum tile_class judge_context(struct device *d, struct survey *s,
     struct survey_tile *t = &s->tiles[x->tile];
     int r = tdi_peek_csr(d, x->tile, x->context, CSR_STATUS, &x->status, err);
     r = r < 0 ? r : tdi_peek_csr(d, x->tile, x->context, CSR_PC, &x->pc, err);
+    if (is_refusal(r)) { /* of which type stays unknown: NONE at 0 */
+        x->status = x->pc = 0;
+        if (x->state == 3) {
+            add_exception(d, s, x);
+        }
+        return x->state == 3 ? TILE_EXCEPTED : TILE_STOPPED;
+    }
     if (!keep(s, r, err)) {
         return TILE_CLASSES;
     }
@@ -320,7 +334,7 @@ static void read_positions(struct device *d, struct survey *s)
             continue;
         }
         int r = tdi_peek_csr(d, i, 0, CSR_PC, &t->pc, &err);
-        if (r == -ERR_CONFLICT) {
+        if (is_refusal(r)) {
             refusals++;
         } else if (keep(s, r, &err)) {
             refusals = 0;
@@ -337,8 +351,8 @@ static void read_work(struct device *d, struct survey *s)
     for (uint32_t i = 0; i < TARGET_TILES && !is_over(s); i++) {
         struct survey_tile *t = &s->tiles[i];
         uint32_t pc, offset;
-        if (t->class == TILE_WAITING &&
-            keep(s, tdi_peek_csr(d, i, 1, CSR_PC, &pc, &err), &err)) {
+        int r = t->class == TILE_WAITING ? tdi_peek_csr(d, i, 1, CSR_PC, &pc, &err) : -ERR_CONFLICT;
+        if (!is_refusal(r) && keep(s, r, &err)) {
             t->work = program_symbol(d->program, i, pc - 4, &offset);
         }
     }
@@ -424,8 +438,8 @@ static void find_missing(struct device *d, struct survey *s)
         uint32_t count = 0;
         if (t->class == TILE_WAITING && !has_arrived(s, t) && asked++ < MAX_ABSTENTIONS &&
             !is_over(s)) {
-            t->is_abstaining =
-                keep(s, tdi_peek_csr(d, i, 0, CSR_ANS_DCOUNT, &count, &err), &err) && count > 0;
+            int r = tdi_peek_csr(d, i, 0, CSR_ANS_DCOUNT, &count, &err);
+            t->is_abstaining = !is_refusal(r) && keep(s, r, &err) && count > 0;
         }
         if (!has_arrived(s, t) && s->missing_count++ < SURVEY_MAX_MISSING) {
             s->missing[s->missing_count - 1] = i;
