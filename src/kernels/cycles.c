@@ -243,7 +243,15 @@ relayout_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns)
     for (int w = 0; w < 6; w++) {
         most = groups[w] > most ? groups[w] : most;
     }
-    return 30 + 6 * (34 + 4 * div_up(columns, 16) + most); /* each passes all panels */
+    return 30 + 6 * (31 + 4 * div_up(columns, 16) + most); /* each passes all panels */
+}
+
+static uint32_t attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels) {
+    uint32_t own_keys = div_up(keys, 6), own_pairs = div_up(8 * panels, 6);
+    uint32_t scores = 30 + own_keys * (2 * (7 + 6 * panels) + 5);
+    uint32_t weights = 38 + own_keys * 9;
+    uint32_t values = 45 + own_pairs * (25 + 2 * keys);
+    return 40 + div_up(rows, 2) * (120 + 6 * (scores + weights + values));
 }
 
 /* Roofline: 24 cycles a six rows, group and panel is the unit's 64 products a cycle. */
@@ -285,6 +293,8 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
         return row_reduce_cycles(v, dims[0], dims[1]);
     case KERNEL_RELAYOUT:
         return relayout_cycles(v, dims[0], dims[1]);
+    case KERNEL_ATTENTION:
+        return attention_cycles(dims[0], dims[1], dims[2]);
     case KERNEL_GEMM_F16:
         return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_COUNT:

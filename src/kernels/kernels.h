@@ -226,7 +226,8 @@ bool kernel_variant_exists(const struct kernel_variant *v);
 bool kernel_variant_equal(const struct kernel_variant *a, const struct kernel_variant *b);
 /* Bytes of scratch that GEMM_SCRATCH needs for R rows. */
 uint32_t kernel_gemm_scratch_bytes(uint32_t rows);
-/* The same by variant: f32 output needs a row of zeros only; kernels without scratch give 0. */
+/* The same by variant: f32 output needs a row of zeros only; kernels without scratch give 0.
+ * ATTENTION: by its keys. */
 uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
  * its order: GEMM rows, groups, panels; REDUCE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,

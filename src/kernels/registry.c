@@ -102,7 +102,7 @@ bool kernel_variant_exists(const struct kernel_variant *v) {
         return false;
     }
     bool is_activated = v->id != KERNEL_LAYERNORM && v->id != KERNEL_ROW_REDUCE &&
-                        v->id != KERNEL_RELAYOUT;
+                        v->id != KERNEL_RELAYOUT && v->id != KERNEL_ATTENTION;
     if (v->act != ACT_NONE && !is_activated) {
         return false;
     }
@@ -123,6 +123,9 @@ uint32_t kernel_gemm_scratch_bytes(uint32_t rows) {
 uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows) {
     if (v->id == KERNEL_GEMM_F16) {
         return v->has_bias || v->accumulates ? 0 : 32; /* a row of zeros */
+    }
+    if (v->id == KERNEL_ATTENTION) {
+        return 16 + 8 * rows; /* of keys: two f32 weights each */
     }
     if (v->id != KERNEL_GEMM_AMP) {
         return 0;
