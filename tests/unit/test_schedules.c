@@ -54,13 +54,14 @@ static uint32_t draw(uint32_t *state, uint32_t below)
 
 /* Structure by `shape`, addresses by `places`: sends from low memory, receives into high memory,
  * a slot each, so that no bytes overlap; places 0: receives of a tile one behind the other, so that
- * pointers may run on. */
+ * pointers may run on. Even shapes have short transfers, whose pointers matter. */
 static struct exchange_transfer *make_phase(uint32_t shape, uint32_t places, uint32_t count)
 {
     struct exchange_transfer *list = ARENA_ARRAY(&arena, struct exchange_transfer, count);
     uint32_t *slot = ARENA_ARRAY(&arena, uint32_t, count);
     uint32_t filled[TILES] = {0};
     bool is_tight = places == 0;
+    uint32_t longest = shape % 2 == 0 ? 3 : SPAN / 4;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t k = draw(&places, i + 1);
         slot[i] = slot[k];
@@ -76,7 +77,7 @@ static struct exchange_transfer *make_phase(uint32_t shape, uint32_t places, uin
         }
         list[i] = (struct exchange_transfer){.source = {(uint16_t)source},
             .source_addr = TARGET_MEM_BASE + slot[i] * SPAN,
-            .words = 1 + draw(&shape, SPAN / 4),
+            .words = 1 + draw(&shape, longest),
             .form = EXCHANGE_ABSOLUTE,
             .dests = dests,
             .dest_count = receivers};
