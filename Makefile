@@ -153,6 +153,7 @@ $(foreach t,$(UNIT_TESTS),$(eval $(call unit_rules,$t)))
 # It is called build/<variant>/tests/vectors, so its objects lie elsewhere.
 VECTORS_OBJ := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/vectors/*.c))
 $(B)/tests/vectors: $(VECTORS_OBJ) $(call libs,sim exchange asm)
+	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
 
