@@ -848,20 +848,20 @@ static void set_random(struct sim_tile *t, uint64_t seed, uint32_t round)
 
     for (int i = 0; i < 8; i++) {
         /* Pair 4:5 serves as singles too. */
-        set(t, 1, 'a', i, next_operand(&seed, round, (i & 6) == 4 && seed % 2 == 0));
+        sim_tile_set(t, 1, 'a', i, next_operand(&seed, round, (i & 6) == 4 && seed % 2 == 0), NULL);
     }
     for (int i = 0; i < 32; i++) {
-        set(t, 1, 'c', i, next_operand(&seed, round, true));
+        sim_tile_set(t, 1, 'c', i, next_operand(&seed, round, true), NULL);
     }
     for (int i = 0; i < 64; i++) {
         uint64_t low = next_operand(&seed, round, false);
-        set(t, 1, 'w', i, low | (uint64_t)next_operand(&seed, round, false) << 32);
+        sim_tile_set(t, 1, 'w', i, low | (uint64_t)next_operand(&seed, round, false) << 32, NULL);
     }
-    set(t, 1, 's', 0x102, ctl);
-    set(t, 1, 's', 0x109, next_random(&seed) & 3);
-    set(t, 1, 's', 0x10A, next_random(&seed) & 63);
+    sim_tile_set(t, 1, 's', 0x102, ctl, NULL);
+    sim_tile_set(t, 1, 's', 0x109, next_random(&seed) & 3, NULL);
+    sim_tile_set(t, 1, 's', 0x10A, next_random(&seed) & 63, NULL);
     for (int i = 0; i < 4; i++) {
-        set(t, 1, 's', 0x103 + i, next_random(&seed));
+        sim_tile_set(t, 1, 's', 0x103 + i, next_random(&seed), NULL);
     }
 }
 
@@ -875,11 +875,13 @@ static void check_same(struct sim_tile *x, struct sim_tile *y, const char *text,
     for (size_t k = 0; k < sizeof files / sizeof files[0]; k++) {
         for (int i = files[k].from; i < files[k].to; i++) {
             uint64_t v = 0, w = 0;
-            ck_assert_int_eq(sim_tile_get(x, 1, files[k].file, i, &v, NULL), 0);
-            ck_assert_int_eq(sim_tile_get(y, 1, files[k].file, i, &w, NULL), 0);
-            ck_assert_msg(v == w, "%s, state %llu: %c%d is %#llx and %#llx", text,
-                (unsigned long long)seed, files[k].file, i, (unsigned long long)v,
-                (unsigned long long)w);
+            bool is_read = sim_tile_get(x, 1, files[k].file, i, &v, NULL) == 0 &&
+                sim_tile_get(y, 1, files[k].file, i, &w, NULL) == 0;
+            if (!is_read || v != w) { /* a check each would be most of the time */
+                ck_abort_msg("%s, state %llu: %c%d is %#llx and %#llx", text,
+                    (unsigned long long)seed, files[k].file, i, (unsigned long long)v,
+                    (unsigned long long)w);
+            }
         }
     }
 }
@@ -923,12 +925,12 @@ START_TEST(vectors_of_the_processor_change_nothing)
 
     for (int i = 0; i < 18; i++) {
         snprintf(text, sizeof text, forms[i % 6], halves[i / 6]);
-        compare_levels(text, 150);
+        compare_levels(text, 60);
     }
-    compare_levels("f16v4cmac $a0:1, $a2:3", 600);
+    compare_levels("f16v4cmac $a0:1, $a2:3", 200);
     for (int i = 0; i < 32; i++) { /* engines 3 and 4, all phases */
         snprintf(text, sizeof text, matrix[i / 8], 8 + i % 8);
-        compare_levels(text, 150);
+        compare_levels(text, 60);
     }
 }
 END_TEST
