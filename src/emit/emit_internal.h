@@ -26,6 +26,8 @@ struct slice_target {
     uint32_t binding, phase;
     struct physical_tile tile;
 };
+/* First column of a panel; *ret_left columns of the tensor from it to the end of its unit. */
+uint32_t emit_panel_column(const struct lower_shard *s, uint32_t panel, uint32_t *ret_left);
 uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b);
 void emit_shard_slices(struct slice_target *t, const struct tile_graph *tg,
     const struct lower_shard *s, uint32_t first, uint32_t last, uint32_t page_offset);

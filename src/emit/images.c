@@ -118,11 +118,16 @@ static void add_literals(struct builder *b, uint32_t t, struct physical_tile til
         if (!x->is_literal || x->tile.n != t) {
             continue;
         }
-        const struct graph_value *v = &tg->plan->graph->values[s->value.n];
+        uint8_t fill[2];
+        store_le16(fill, s->fill);
+        const uint8_t *element =
+            s->is_fill ? fill : tg->plan->graph->values[s->value.n].source.bytes;
         uint8_t *bytes = arena_alloc(b->arena, x->bytes, 8);
         for (uint32_t c = 0; c < x->bytes / 2; c++) {
-            if (16 * s->runs[0].first + c < s->matrix_columns) {
-                memcpy(bytes + 2 * c, v->source.bytes, 2);
+            uint32_t left;
+            emit_panel_column(s, s->runs[0].first + c / 16, &left);
+            if (c % 16 < left) {
+                memcpy(bytes + 2 * c, element, 2);
             }
         }
         add_segment(b, tile, b->c->placement->addr[s->buffer.n], bytes, x->bytes);

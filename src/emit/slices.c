@@ -70,6 +70,21 @@ static uint32_t at_page(const struct walk *w, uint32_t outer, uint32_t inner, ui
     return w->page_offset + (outer * w->inner + inner - w->first_unit) * unit_bytes;
 }
 
+/* The same of any axis of `size` in units: element at which piece `at` of 16 starts. */
+static uint32_t unit_place(uint32_t at, uint32_t unit, uint32_t size, uint32_t *ret_left)
+{
+    uint32_t each = (unit + 15) / 16;
+    uint32_t start = at / each * unit, inside = at % each * 16;
+    uint32_t end = start < size && unit < size - start ? start + unit : size;
+    *ret_left = start + inside < end ? end - start - inside : 0;
+    return start + inside;
+}
+
+uint32_t emit_panel_column(const struct lower_shard *s, uint32_t panel, uint32_t *ret_left)
+{
+    return unit_place(panel, s->unit, s->matrix_columns, ret_left);
+}
+
 /* ---- Weights ------------------------------------------------------------------------------ */
 
 /* Channels [n0, n1) in whole or one partial block, K [k0, k1) in whole or one partial group. */
@@ -91,29 +106,42 @@ static void weight_rect(const struct walk *w, uint32_t page, uint32_t n0, uint32
     emit_push_slice(w->target, &x);
 }
 
+/* Whole and partial blocks of channels of one unit by K groups of one unit. */
+static void weights_unit(const struct walk *w, uint32_t o, uint32_t blocks, uint32_t n0,
+    uint32_t n_left, uint32_t i, uint32_t groups, uint32_t k0, uint32_t k_left)
+{
+    uint32_t full_n = n_left / 8 < blocks ? n_left / 8 : blocks;
+    uint32_t part_n = full_n < blocks ? n_left % 8 : 0;
+    uint32_t full_k = k_left / 16 < groups ? k_left / 16 : groups;
+    uint32_t part_k = full_k < groups ? k_left % 16 : 0;
+    uint32_t page = at_page(w, o, i, 256);
+    uint32_t page_n = page + full_n * 256 * w->inner, page_k = full_k * 256;
+    weight_rect(w, page, n0, full_n, 8, k0, full_k, 16);
+    weight_rect(w, page + page_k, n0, full_n, 8, k0 + 16 * full_k, 1, part_k);
+    weight_rect(w, page_n, n0 + 8 * full_n, 1, part_n, k0, full_k, 16);
+    weight_rect(w, page_n + page_k, n0 + 8 * full_n, 1, part_n, k0 + 16 * full_k, 1, part_k);
+}
+
 static void weights_rect(const struct walk *w, struct rect r)
 {
     const struct lower_shard *s = w->s;
+    uint32_t unit_panels = (s->unit + 15) / 16, unit_groups = (s->inner_unit + 15) / 16;
     for (uint32_t o = r.o0; o < r.o1;) {
-        uint32_t left;
+        uint32_t left, n_left;
         uint32_t panel = panel_of(s, o / 2, &left);
+        uint32_t n0 = emit_panel_column(s, panel, &n_left) + 8 * (o % 2);
+        n_left -= n_left < 8 * (o % 2) ? n_left : 8 * (o % 2);
+        left = unit_panels - panel % unit_panels < left ? unit_panels - panel % unit_panels : left;
         uint32_t blocks = 2 * left - o % 2;
         blocks = blocks < r.o1 - o ? blocks : r.o1 - o;
-        uint32_t n0 = 16 * panel + 8 * (o % 2);
-        uint32_t n_left = n0 < s->matrix_columns ? s->matrix_columns - n0 : 0;
-        uint32_t k0 = 16 * (s->group_first + r.i0);
-        uint32_t k_left = k0 < s->row_last ? s->row_last - k0 : 0;
-        uint32_t full_n = n_left / 8 < blocks ? n_left / 8 : blocks;
-        uint32_t part_n = full_n < blocks ? n_left % 8 : 0;
-        uint32_t groups = r.i1 - r.i0;
-        uint32_t full_k = k_left / 16 < groups ? k_left / 16 : groups;
-        uint32_t part_k = full_k < groups ? k_left % 16 : 0;
-        uint32_t page = at_page(w, o, r.i0, 256);
-        uint32_t page_n = page + full_n * 256 * w->inner, page_k = full_k * 256;
-        weight_rect(w, page, n0, full_n, 8, k0, full_k, 16);
-        weight_rect(w, page + page_k, n0, full_n, 8, k0 + 16 * full_k, 1, part_k);
-        weight_rect(w, page_n, n0 + 8 * full_n, 1, part_n, k0, full_k, 16);
-        weight_rect(w, page_n + page_k, n0 + 8 * full_n, 1, part_n, k0 + 16 * full_k, 1, part_k);
+        for (uint32_t i = r.i0; i < r.i1;) {
+            uint32_t k_left, group = s->group_first + i;
+            uint32_t groups = unit_groups - group % unit_groups;
+            groups = groups < r.i1 - i ? groups : r.i1 - i;
+            uint32_t k0 = unit_place(group, s->inner_unit, s->row_last, &k_left);
+            weights_unit(w, o, blocks, n0, n_left, i, groups, k0, k_left);
+            i += groups;
+        }
         o += blocks;
     }
 }
@@ -148,7 +176,8 @@ static void panel_rect(const struct walk *w, const struct broadcast *b, uint32_t
 {
     const struct lower_shard *s = w->s;
     uint32_t panels = r.o1 - r.o0;
-    uint32_t left = s->matrix_columns - 16 * panel;
+    uint32_t left;
+    uint32_t column = emit_panel_column(s, panel, &left);
     uint32_t full = left / 16 < panels ? left / 16 : panels;
     uint32_t part = full < panels ? left % 16 : 0;
     int64_t first = row_offset(b, s->row_first + r.i0);
@@ -160,7 +189,7 @@ static void panel_rect(const struct walk *w, const struct broadcast *b, uint32_t
         }
         uint32_t skip = p == 0 ? 0 : full;
         struct package_slice x = {
-            .tensor_offset = (uint64_t)(first + (int64_t)(16 * (panel + skip)) * b->column_stride),
+            .tensor_offset = (uint64_t)(first + (int64_t)(column + 16 * skip) * b->column_stride),
             .page_offset = at_page(w, local + skip, r.i0, 32),
             .extent = {count, r.i1 - r.i0, p == 0 ? 16 : part},
             .tensor_stride = {16 * b->column_stride, step, b->column_stride},
@@ -187,6 +216,8 @@ static void panels_rect(const struct walk *w, struct rect r)
     for (uint32_t o = r.o0; o < r.o1;) {
         uint32_t left;
         uint32_t panel = panel_of(s, o, &left);
+        uint32_t unit_panels = (s->unit + 15) / 16;
+        left = unit_panels - panel % unit_panels < left ? unit_panels - panel % unit_panels : left;
         uint32_t count = left < r.o1 - o ? left : r.o1 - o;
         /* Rows with one stride go together. */
         for (uint32_t i = r.i0; i < r.i1;) {

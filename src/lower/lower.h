@@ -46,7 +46,7 @@ struct buffer_id {
 };
 #define NO_BUFFER     ((struct buffer_id){UINT32_MAX})
 #define LOWER_FOREVER UINT32_MAX /* time: beyond the end; parameters live from 0 to it */
-#define LOWER_WORDS   8          /* descriptor words of a kernel at most */
+#define LOWER_WORDS   12         /* descriptor words of a kernel at most */
 
 enum buffer_kind {
     BUFFER_WEIGHTS, /* block of weights, layout of kernels.h */
@@ -111,6 +111,10 @@ struct lower_shard {
     struct buffer_id buffer;
     struct value_id value;     /* the graph's tensor */
     uint32_t matrix_columns;   /* of the tensor as a matrix */
+    uint32_t unit;             /* columns that start at a panel together (plan.h) */
+    uint32_t inner_unit;       /* WEIGHTS: likewise of K */
+    bool is_fill;              /* ROW without a value: `fill` (f16) in every column */
+    uint16_t fill;
     uint32_t row_first, row_last;     /* VALUE, MATRIX */
     uint32_t group_first, group_last; /* WEIGHTS */
     struct lower_run runs[3];  /* panels in the order in which the buffer holds them */

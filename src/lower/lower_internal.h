@@ -22,9 +22,10 @@ struct gathered {
     struct gathered *next;
     uint32_t matrix;
     const struct plan_dist *dist; /* elementwise need, NULL for a GEMM's */
+    uint32_t panel;               /* first one of the window */
     uint32_t m, n, k;             /* GEMM's */
     uint32_t level;
-    struct buffer_id *buffers;    /* by logical tile */
+    struct buffer_id *buffers;    /* by logical tile for a GEMM, else by block */
 };
 
 struct lowering {
@@ -48,6 +49,8 @@ struct lowering {
 /* steps.c */
 void lower_time_steps(struct lowering *l);
 uint32_t lower_operand_level(const struct lowering *l, uint32_t matrix);
+/* The operand is where step needs it, without any move or copy. */
+bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o);
 bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source);
 
 /* split.c */
@@ -57,8 +60,9 @@ void lower_use(struct lowering *l, struct buffer_id b, uint32_t time); /* extend
 void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born);
 struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk,
     const struct lower_run *runs, uint32_t run_count);
-struct buffer_id lower_row(
-    struct lowering *l, uint32_t step, uint32_t tile, uint32_t panel_first, uint32_t panel_last);
+/* Columns [panel_first, panel_last) of a row; zeros for NO_VALUE. */
+struct buffer_id lower_row(struct lowering *l, uint32_t step, struct value_id row, uint32_t tile,
+    uint32_t panel_first, uint32_t panel_last);
 struct buffer_id lower_constant(
     struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n);
 void lower_interface(struct lowering *l);
@@ -69,6 +73,9 @@ void lower_gather(struct lowering *l, uint32_t matrix, const struct need *n,
     const uint32_t *tiles, uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
 void lower_add_move(struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset,
     uint32_t words, const struct lower_dest *dests, uint32_t dest_count);
+
+/* local.c */
+void lower_local(struct lowering *l, uint32_t step);
 
 /* vertices.c */
 void lower_step(struct lowering *l, uint32_t step);

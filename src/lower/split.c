@@ -46,7 +46,7 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born)
 /* Constants whose value is part of the graph's key are not parameters: the image holds them. */
 static void push_constant(struct lowering *l, const struct lower_shard *shard)
 {
-    l->buffers.data[shard->buffer.n].is_literal =
+    l->buffers.data[shard->buffer.n].is_literal = shard->is_fill ||
         l->plan->graph->values[shard->value.n].is_hashed_constant;
     vec_push(l->arena, &l->shards, *shard);
 }
@@ -57,6 +57,8 @@ struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile,
     const struct plan_step *s = &l->plan->steps[step];
     struct lower_shard shard = {.value = s->weights,
         .matrix_columns = s->columns,
+        .unit = s->unit,
+        .inner_unit = s->inner_unit,
         .row_last = s->inner,
         .group_first = s->group_bound[kk],
         .group_last = s->group_bound[kk + 1],
@@ -74,13 +76,15 @@ struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile,
     return shard.buffer;
 }
 
-struct buffer_id lower_row(
-    struct lowering *l, uint32_t step, uint32_t tile, uint32_t panel_first, uint32_t panel_last)
+struct buffer_id lower_row(struct lowering *l, uint32_t step, struct value_id row, uint32_t tile,
+    uint32_t panel_first, uint32_t panel_last)
 {
     const struct plan_step *s = &l->plan->steps[step];
-    struct lower_shard shard = {.value = s->row,
+    struct lower_shard shard = {.value = row,
         .matrix_columns = s->columns,
+        .unit = s->unit,
         .row_last = 1,
+        .is_fill = row.n == NO_VALUE.n,
         .runs = {{panel_first, panel_last}},
         .run_count = 1};
     shard.buffer = lower_new_buffer(l, tile, BUFFER_ROW, 32 * (panel_last - panel_first), step);
@@ -92,8 +96,11 @@ struct buffer_id lower_constant(
     struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n)
 {
     const struct plan_matrix *x = &l->plan->matrices[matrix];
+    const struct plan_step *s = &l->plan->steps[step];
+    bool is_gemm = s->kind == PLAN_GEMM;
     struct lower_shard shard = {.value = x->value,
-        .matrix_columns = l->plan->steps[step].columns,
+        .matrix_columns = is_gemm ? s->inner : s->columns,
+        .unit = is_gemm ? s->inner_unit : s->unit,
         .row_first = n->row_first,
         .row_last = n->row_last,
         .runs = {{n->panel_first, n->panel_last}},
@@ -116,6 +123,7 @@ static struct lower_span matrix_shards(
                 (struct lower_shard){.buffer = l->home[matrix][i * d->n + j],
                     .value = value,
                     .matrix_columns = x->columns,
+                    .unit = x->unit,
                     .row_first = d->row_bound[i],
                     .row_last = d->row_bound[i + 1],
                     .runs = {{d->panel_bound[j], d->panel_bound[j + 1]}},

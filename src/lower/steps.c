@@ -5,7 +5,7 @@
 
 bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source)
 {
-    if (s->n != 1 || source->m != s->m || source->n != s->k) {
+    if (s->n != 1 || s->in_panel[0] != 0 || source->m != s->m || source->n != s->k) {
         return false;
     }
     for (uint32_t i = 0; i <= s->m; i++) {
@@ -34,17 +34,24 @@ uint32_t lower_operand_level(const struct lowering *l, uint32_t matrix)
     return x->kind == PLAN_COMPUTED ? l->times[x->step].result_level : 0;
 }
 
+bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o)
+{
+    const struct plan_matrix *x = &l->plan->matrices[s->in[o]];
+    if (x->kind == PLAN_CONSTANT) {
+        return true;
+    }
+    return s->kind == PLAN_GEMM ? lower_gemm_is_local(s, x->dist)
+                                : plan_is_home(s, s->dist, o, x->dist);
+}
+
 static uint32_t step_level(const struct lowering *l, const struct plan_step *s)
 {
     uint32_t level = 0;
-    for (int o = 0; o < 2; o++) {
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE || l->plan->matrices[s->in[o]].kind == PLAN_CONSTANT) {
             continue;
         }
-        const struct plan_dist *source = l->plan->matrices[s->in[o]].dist;
-        bool is_local = s->kind == PLAN_GEMM ? lower_gemm_is_local(s, source)
-                                             : plan_dist_equal(source, s->dist);
-        uint32_t at = lower_operand_level(l, s->in[o]) + (is_local ? 0 : 1);
+        uint32_t at = lower_operand_level(l, s->in[o]) + (lower_is_local(l, s, o) ? 0 : 1);
         level = at > level ? at : level;
     }
     return level;

@@ -51,6 +51,24 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word)
     case KERNEL_ADD_ROW:
         *ret_word = ADD_ROW_OUT;
         return w[ADD_ROW_ROWS].value * w[ADD_ROW_PANELS].value * 32;
+    case KERNEL_BINARY:
+        *ret_word = BINARY_OUT;
+        return w[BINARY_ROWS].value * w[BINARY_PANELS].value * 32;
+    case KERNEL_MAP:
+        *ret_word = MAP_OUT;
+        return w[MAP_N].value * 32;
+    case KERNEL_LAYERNORM:
+        *ret_word = LAYERNORM_OUT;
+        return w[LAYERNORM_ROWS].value * ((w[LAYERNORM_COLUMNS].value + 15) / 16) * 32;
+    case KERNEL_ATTENTION:
+        *ret_word = ATTENTION_OUT;
+        return w[ATTENTION_ROWS].value * w[ATTENTION_PANELS].value * 32;
+    case KERNEL_RELAYOUT: {
+        *ret_word = RELAYOUT_OUT;
+        uint32_t r = w[RELAYOUT_ROWS].value, c = w[RELAYOUT_COLUMNS].value;
+        return v->variant.op == RELAYOUT_TRANSPOSE ? c * ((r + 15) / 16) * 32
+                                                   : (c + 15) / 16 * ((r + 15) / 16) * 512;
+    }
     case KERNEL_SOFTMAX:
     default:
         *ret_word = SOFTMAX_OUT;

@@ -30,7 +30,7 @@ void lower_push_vertex(
 static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key)
 {
     for (struct gathered *g = l->gathered; g != NULL; g = g->next) {
-        if (g->matrix == key->matrix && g->dist == key->dist && g->m == key->m &&
+        if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel && g->m == key->m &&
             g->n == key->n && g->k == key->k && g->level <= key->level) {
             return g;
         }
@@ -56,8 +56,10 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step)
         .m = s->m,
         .n = s->n,
         .k = s->k,
+        .panel = s->in_panel[0],
         .level = l->times[step].level};
-    struct gathered *g = find_gathered(l, &key);
+    bool is_constant = l->plan->matrices[s->in[0]].kind == PLAN_CONSTANT;
+    struct gathered *g = is_constant ? NULL : find_gathered(l, &key);
     if (g != NULL) {
         return g->buffers;
     }
@@ -66,13 +68,19 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step)
     struct buffer_id *buffers = ARENA_ARRAY(l->arena, struct buffer_id, s->n);
     for (uint32_t i = 0; i < s->m; i++) {
         for (uint32_t kk = 0; kk < s->k; kk++) {
+            uint32_t panel = s->in_panel[0];
             struct need n = {(uint32_t)((uint64_t)s->rows * i / s->m),
-                (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), s->group_bound[kk],
-                s->group_bound[kk + 1]};
+                (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), panel + s->group_bound[kk],
+                panel + s->group_bound[kk + 1]};
             for (uint32_t j = 0; j < s->n; j++) {
                 tiles[j] = plan_gemm_tile(s, i, j, kk);
+                if (is_constant) {
+                    buffers[j] = lower_constant(l, step, s->in[0], tiles[j], &n);
+                }
             }
-            lower_gather(l, s->in[0], &n, tiles, s->n, step, buffers);
+            if (!is_constant) {
+                lower_gather(l, s->in[0], &n, tiles, s->n, step, buffers);
+            }
             for (uint32_t j = 0; j < s->n; j++) {
                 g->buffers[tiles[j]] = buffers[j];
             }
@@ -100,7 +108,7 @@ static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile 
     lower_word_buffer(l, &v, GEMM_X, g->x, 0);
     lower_word_buffer(l, &v, GEMM_W, lower_weights(l, step, g->tile, g->kk, runs, 3), 0);
     if (v.variant.has_bias) {
-        lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, g->tile, first, last), 0);
+        lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, s->row, g->tile, first, last), 0);
     }
     lower_word_buffer(l, &v, GEMM_OUT, g->out, 0);
     uint32_t scratch = kernel_scratch_bytes(&v.variant, g->rows);
@@ -154,7 +162,8 @@ static void reduce_block(
         v.words[REDUCE_STRIDE].value = part;
         v.words[REDUCE_PARTS].value = s->k;
         if (v.variant.has_bias) {
-            struct buffer_id row = lower_row(l, step, g->tile, g->share_first, g->share_last);
+            struct buffer_id row =
+                lower_row(l, step, s->row, g->tile, g->share_first, g->share_last);
             lower_word_buffer(l, &v, REDUCE_BIAS, row, 0);
         }
         uint32_t column = 0; /* of the result: blocks before j, then kk */
@@ -199,86 +208,6 @@ static void lower_gemm(struct lowering *l, uint32_t step)
             if (s->k > 1) {
                 reduce_block(l, step, tiles);
             }
-        }
-    }
-}
-
-/* Operand buffers of an elementwise step, by block of its distribution. */
-static struct buffer_id local_operand(
-    struct lowering *l, uint32_t step, uint32_t matrix, uint32_t i, uint32_t j)
-{
-    const struct plan_step *s = &l->plan->steps[step];
-    const struct plan_dist *d = s->dist;
-    const struct plan_matrix *x = &l->plan->matrices[matrix];
-    uint32_t tile = d->tile[i * d->n + j];
-    struct need n = {d->row_bound[i], d->row_bound[i + 1], d->panel_bound[j],
-        d->panel_bound[j + 1]};
-    if (x->kind == PLAN_CONSTANT) {
-        return lower_constant(l, step, matrix, tile, &n);
-    }
-    if (plan_dist_equal(x->dist, d)) {
-        return l->home[matrix][i * d->n + j];
-    }
-    struct gathered key = {.matrix = matrix, .dist = d, .level = l->times[step].level};
-    struct gathered *g = find_gathered(l, &key);
-    if (g == NULL) {
-        g = new_gathered(l, &key);
-        for (uint32_t t = 0; t < l->plan->tiles; t++) {
-            g->buffers[t] = NO_BUFFER;
-        }
-    }
-    if (g->buffers[tile].n == NO_BUFFER.n) {
-        lower_gather(l, matrix, &n, &tile, 1, step, &g->buffers[tile]);
-    }
-    return g->buffers[tile];
-}
-
-static void lower_local(struct lowering *l, uint32_t step)
-{
-    const struct plan_step *s = &l->plan->steps[step];
-    const struct step_time *t = &l->times[step];
-    const struct plan_dist *d = s->dist;
-    for (uint32_t b = 0; b < d->m * d->n; b++) {
-        uint32_t i = b / d->n, j = b % d->n;
-        uint32_t rows = d->row_bound[i + 1] - d->row_bound[i];
-        uint32_t panels = d->panel_bound[j + 1] - d->panel_bound[j];
-        struct lower_vertex v =
-            lower_new_vertex(plan_variant(s), d->tile[b], t->level, t->time, step);
-        struct buffer_id x = local_operand(l, step, s->in[0], i, j);
-        struct buffer_id out = l->home[s->out][b];
-        switch (s->kind) {
-        case PLAN_ADD:
-            lower_word_buffer(l, &v, ADD_A, x, 0);
-            lower_word_buffer(l, &v, ADD_B, local_operand(l, step, s->in[1], i, j), 0);
-            lower_word_buffer(l, &v, ADD_OUT, out, 0);
-            v.words[ADD_N].value = rows * panels;
-            lower_push_vertex(l, v, ADD_WORDS, (const uint32_t[]){rows * panels});
-            break;
-        case PLAN_ADD_ROW:
-            lower_word_buffer(l, &v, ADD_ROW_X, x, 0);
-            lower_word_buffer(l, &v, ADD_ROW_ROW,
-                lower_row(l, step, d->tile[b], d->panel_bound[j], d->panel_bound[j + 1]), 0);
-            lower_word_buffer(l, &v, ADD_ROW_OUT, out, 0);
-            v.words[ADD_ROW_ROWS].value = rows;
-            v.words[ADD_ROW_PANELS].value = panels;
-            lower_push_vertex(l, v, ADD_ROW_WORDS, (const uint32_t[]){rows, panels});
-            break;
-        case PLAN_UNARY:
-            lower_word_buffer(l, &v, UNARY_X, x, 0);
-            lower_word_buffer(l, &v, UNARY_OUT, out, 0);
-            v.words[UNARY_N].value = rows * panels;
-            lower_push_vertex(l, v, UNARY_WORDS, (const uint32_t[]){rows * panels});
-            break;
-        case PLAN_SOFTMAX:
-            lower_word_buffer(l, &v, SOFTMAX_X, x, 0);
-            lower_word_buffer(l, &v, SOFTMAX_OUT, out, 0);
-            v.words[SOFTMAX_ROWS].value = rows;
-            v.words[SOFTMAX_COLUMNS].value = s->columns;
-            lower_push_vertex(l, v, SOFTMAX_WORDS, (const uint32_t[]){rows, s->columns});
-            break;
-        case PLAN_GEMM:
-        case PLAN_KINDS:
-            break;
         }
     }
 }

@@ -8,6 +8,7 @@
 struct dist_entry {
     struct dist_entry *next;
     uint32_t rows, panels, m, n, k;
+    uint32_t parts; /* of rows in a head: see dist_heads() */
     bool is_operand;
     struct plan_dist dist;
 };
@@ -25,7 +26,7 @@ static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *
 {
     for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
         if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
-            e->k == key->k && e->is_operand == key->is_operand) {
+            e->k == key->k && e->parts == key->parts && e->is_operand == key->is_operand) {
             return e;
         }
     }
@@ -50,7 +51,9 @@ static void fill_result(struct arena *a, struct dist_entry *e)
     uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)e->m * count);
     for (uint32_t i = 0; i < e->m; i++) {
         for (uint32_t c = 0; c < count; c++) {
-            tile[i * count + c] = (uint16_t)(i * e->n * e->k + column_tile[c]);
+            uint32_t at = e->parts > 1 ? (i / e->parts * e->n + c) * e->parts + i % e->parts
+                                       : i * e->n * e->k + column_tile[c];
+            tile[i * count + c] = (uint16_t)at;
         }
     }
     e->dist = (struct plan_dist){e->m, count, dist_bounds(a, e->rows, e->m), bound, tile};
@@ -107,13 +110,34 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
 const struct plan_dist *dist_grid(
     struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k)
 {
-    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, k, false, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, k, 1, false, {0}});
 }
 
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k)
 {
-    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, true, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, true, {0}});
+}
+
+const struct plan_dist *dist_heads(struct dist_pool *pool, uint32_t rows, uint32_t panels,
+    uint32_t batches, uint32_t heads, uint32_t parts)
+{
+    return intern(pool,
+        (struct dist_entry){NULL, rows, panels, batches * parts, heads, 1, parts, false, {0}});
+}
+
+const struct plan_dist *dist_rows16(
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m)
+{
+    const struct plan_dist *base = dist_grid(pool, cost_ceil(rows, 16), panels, m, 1, 1);
+    uint32_t *bound = ARENA_ARRAY(pool->arena, uint32_t, (size_t)m + 1);
+    for (uint32_t i = 0; i <= m; i++) {
+        bound[i] = i < m ? 16 * base->row_bound[i] : rows;
+    }
+    struct plan_dist *d = ARENA_NEW(pool->arena, struct plan_dist);
+    *d = *base;
+    d->row_bound = bound;
+    return d;
 }
 
 /* The least number of parts after `parts` whose largest part is smaller; 0 when there is none. */
@@ -198,4 +222,88 @@ uint32_t plan_gemm_menu(
         }
     }
     return count;
+}
+
+/* ---- What a block of a result needs of the operands ------------------------------------------ */
+
+void plan_product_block(const struct plan_step *s, const struct plan_dist *dist, uint32_t i,
+    uint32_t j, uint32_t *ret_batch, uint32_t *ret_head)
+{
+    const struct plan_product *p = &s->product;
+    uint32_t block = dist->row_bound[i] / p->a_rows;
+    *ret_batch = p->out_panels > 0 ? block : block / p->heads;
+    *ret_head = p->out_panels > 0 ? dist->panel_bound[j] / p->out_panels : block % p->heads;
+}
+
+static struct plan_need product_need(
+    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o)
+{
+    const struct plan_product *p = &s->product;
+    uint32_t b, h;
+    plan_product_block(s, dist, i, j, &b, &h);
+    bool in_heads = p->head_panels[o] > 0;
+    h = o == 0 ? h : h / p->b_share;
+    uint32_t block = in_heads ? b : b * p->heads + h;
+    uint32_t rows = o == 0 ? p->a_rows : p->b_rows;
+    block = o > 0 && p->b_is_shared ? 0 : block;
+    uint32_t first = block * rows, last = first + rows;
+    if (o == 0) {
+        uint32_t inside = dist->row_bound[i] % p->a_rows;
+        last = first + inside + dist->row_bound[i + 1] - dist->row_bound[i];
+        first += inside;
+    }
+    uint32_t panel = s->in_panel[o] + (in_heads ? h * p->head_panels[o] : 0);
+    uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;
+    uint32_t panels = in_heads         ? p->head_panels[o]
+        : o == 1 && !p->is_turned ? wide
+                                  : s->groups;
+    return (struct plan_need){first, last, panel, panel + panels};
+}
+
+struct plan_need plan_need(
+    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o)
+{
+    if (s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION) {
+        return product_need(s, dist, i, j, o);
+    }
+    if (s->kind == PLAN_TURN) { /* its rows are the operand's columns */
+        return (struct plan_need){0, s->columns, dist->row_bound[i] / 16,
+            (dist->row_bound[i + 1] + 15) / 16};
+    }
+    uint32_t first = s->in_panel[o];
+    return (struct plan_need){dist->row_bound[i], dist->row_bound[i + 1],
+        first + dist->panel_bound[j], first + dist->panel_bound[j + 1]};
+}
+
+/* Index of a bound, count + 1 when it is none. */
+static uint32_t find_bound(const uint32_t *bound, uint32_t count, uint32_t value)
+{
+    uint32_t low = 0, high = count;
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+        if (bound[mid] < value) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return bound[low] == value ? low : count + 1;
+}
+
+bool plan_is_home(const struct plan_step *s, const struct plan_dist *dist, int o,
+    const struct plan_dist *source)
+{
+    for (uint32_t i = 0; i < dist->m; i++) {
+        for (uint32_t j = 0; j < dist->n; j++) {
+            struct plan_need n = plan_need(s, dist, i, j, o);
+            uint32_t r = find_bound(source->row_bound, source->m, n.row_first);
+            uint32_t c = find_bound(source->panel_bound, source->n, n.panel_first);
+            if (r >= source->m || c >= source->n || source->row_bound[r + 1] != n.row_last ||
+                source->panel_bound[c + 1] != n.panel_last ||
+                source->tile[r * source->n + c] != dist->tile[i * dist->n + j]) {
+                return false;
+            }
+        }
+    }
+    return true;
 }

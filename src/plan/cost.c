@@ -93,18 +93,45 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
     return f;
 }
 
+uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows)
+{
+    const struct plan_product *p = &s->product;
+    struct kernel_variant v = plan_variant(s);
+    if (s->kind == PLAN_PRODUCT) {
+        uint32_t panels = p->out_panels > 0 ? p->out_panels : s->panels;
+        return 512ull * s->groups * panels + kernel_scratch_bytes(&v, rows) + 128;
+    }
+    return s->kind == PLAN_ATTENTION ? kernel_scratch_bytes(&v, p->b_rows) + 64ull : 0;
+}
+
 uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels)
 {
     struct kernel_variant v = plan_variant(s);
     uint32_t elements = rows * panels; /* in units of 16 */
+    const struct plan_product *p = &s->product;
     switch (s->kind) {
     case PLAN_ADD:
     case PLAN_UNARY:
+    case PLAN_MAP:
         return kernel_cycles(&v, (const uint32_t[]){elements});
     case PLAN_ADD_ROW:
+    case PLAN_BINARY:
+    case PLAN_BINARY_ROW:
         return kernel_cycles(&v, (const uint32_t[]){rows, panels});
     case PLAN_SOFTMAX:
+    case PLAN_NORM:
         return kernel_cycles(&v, (const uint32_t[]){rows, s->columns});
+    case PLAN_TURN:
+        return kernel_cycles(&v, (const uint32_t[]){s->columns, rows});
+    case PLAN_PRODUCT: {
+        struct kernel_variant r = plan_relayout_variant(s);
+        uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;
+        uint32_t b_columns = p->is_turned ? s->inner : 16 * wide;
+        return kernel_cycles(&r, (const uint32_t[]){p->b_rows, b_columns}) +
+            kernel_cycles(&v, (const uint32_t[]){rows, s->groups, wide});
+    }
+    case PLAN_ATTENTION:
+        return kernel_cycles(&v, (const uint32_t[]){rows, p->b_rows, p->out_panels});
     case PLAN_GEMM:
     case PLAN_KINDS:
         break;

@@ -10,7 +10,7 @@ struct choice {
     uint32_t m, n, k;
     bool w_region1;
     const struct plan_dist *dist;
-    const struct plan_dist *input; /* of a graph input that the step reads first, or NULL */
+    const struct plan_dist *inputs[PLAN_OPERANDS]; /* of graph inputs first read here, or NULL */
     uint64_t compute, exchange;
 };
 
@@ -38,8 +38,7 @@ struct search {
     uint64_t work;
     uint64_t byte_price;     /* 1/256 cycles a parameter byte: 0 until a plan does not fit */
     uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
-    uint64_t least_bytes; /* of the step at hand, over all rejected choices: on its fullest tile */
-    uint64_t least_part[3]; /* of them: parameters of earlier steps, of this one, operands */
+    uint64_t least_bytes; /* of the step at hand, over all rejected choices */
 };
 
 static const struct plan_matrix *matrix(const struct search *q, uint32_t at)
@@ -60,7 +59,7 @@ struct draft { /* a choice with what it does to a state, before copying anything
 static bool same_operand(const struct plan_dist *source, const struct plan_step *s,
     const struct choice *c, struct dist_pool *pool)
 {
-    return c->n == 1 &&
+    return c->n == 1 && s->in_panel[0] == 0 &&
         plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
 }
 
@@ -80,17 +79,6 @@ static bool has_room(const struct search *q, const struct footprint *most, uint6
     uint64_t left0 = q->limit0 - resident0, left1 = q->limit1 - used1;
     return most->largest <= larger(left0, left1) &&
         most->transient - most->region1 <= left0 + left1;
-}
-
-/* Remembers the choice that needs least on the fullest tile, for the message when none fits. */
-static void note_least(struct search *q, uint64_t before, uint64_t own, uint64_t operands)
-{
-    if (before + own + operands < q->least_bytes) {
-        q->least_bytes = before + own + operands;
-        q->least_part[0] = before;
-        q->least_part[1] = own;
-        q->least_part[2] = operands;
-    }
 }
 
 /* Memory of the draft's tiles; false when one is over a limit. Weights go to region 1 while there
@@ -115,7 +103,8 @@ static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
             return true;
         }
     }
-    note_least(q, from->resident[0], d->bytes.resident, d->most.transient);
+    uint64_t bytes = from->resident[0] + d->bytes.resident + d->most.transient;
+    q->least_bytes = bytes < q->least_bytes ? bytes : q->least_bytes;
     return false;
 }
 
@@ -147,11 +136,10 @@ static uint64_t draft_kind(const struct search *q, uint32_t step, const struct d
     }
     for (uint32_t i = 0; i < q->plan->matrix_count; i++) {
         const struct plan_dist *dist = d->from->dist[i];
-        if (i == s->out) {
-            dist = d->c.dist;
-        } else if (i == s->in[0] && d->c.input != NULL) {
-            dist = d->c.input;
+        for (int o = 0; o < PLAN_OPERANDS && dist == NULL; o++) {
+            dist = i == s->in[o] ? d->c.inputs[o] : NULL;
         }
+        dist = i == s->out ? d->c.dist : dist;
         if (dist != NULL && q->last_use[i] > step) {
             h = mix(mix(h, i), dist_kind(dist));
         }
@@ -191,10 +179,10 @@ static void offer(struct search *q, struct draft *list, uint32_t step, struct dr
 }
 
 static void finish_draft(struct search *q, struct draft *list, uint32_t step, struct draft d,
-    uint64_t moved, uint32_t avail)
+    uint64_t moved, uint32_t avail /* level at which all operands are there */)
 {
     const struct state *from = d.from;
-    d.level = avail + (moved > 0 ? 1 : 0);
+    d.level = avail;
     uint32_t levels = d.level + (d.c.k > 1 ? 1 : 0);
     d.new_levels = levels > from->levels ? levels : from->levels;
     d.c.exchange += moved;
@@ -207,10 +195,17 @@ static void finish_draft(struct search *q, struct draft *list, uint32_t step, st
     offer(q, list, step, d);
 }
 
+static const struct plan_dist *rows_home(struct search *q, const struct plan_matrix *x)
+{
+    uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
+    return dist_grid(&q->pool, x->rows, x->panels, m, 1, 1);
+}
+
 static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
     const struct state *from, const struct grid *menu, uint32_t menu_count)
 {
     const struct plan_step *s = &q->plan->steps[step];
+    const struct plan_matrix *x = matrix(q, s->in[0]);
     const struct plan_dist *source = from->dist[s->in[0]];
     for (uint32_t i = 0; i < menu_count; i++) {
         const struct grid *g = &menu[i];
@@ -219,6 +214,9 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
         if (source != NULL) { /* its home blocks live beside what is gathered from them */
             d.bytes.transient += 32ull * cost_ceil(s->rows, source->m) *
                 cost_ceil(s->groups, source->n);
+        }
+        if (x->kind == PLAN_CONSTANT) {
+            d.bytes.resident += 32ull * cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k);
         }
         if (!fits(q, s, &d)) {
             continue;
@@ -229,17 +227,82 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
         d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
         d.c.dist = dist_grid(&q->pool, s->rows, s->panels, g->m, g->n, g->k);
         uint64_t moved = 0;
-        if (source == NULL) {
-            d.c.input = dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k);
-            moved = g->n > 1 ? cost_move(d.c.input, s->rows, s->groups, g->m, g->k) : 0;
-        } else if (!same_operand(source, s, &d.c, &q->pool)) {
-            moved = cost_move(source, s->rows, s->groups, g->m, g->k);
+        const struct plan_dist *at = source;
+        if (x->kind == PLAN_INPUT && source == NULL) {
+            at = x->panels == s->groups
+                ? dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
+                : rows_home(q, x);
+            d.c.inputs[0] = at;
         }
-        finish_draft(q, list, step, d, moved, from->level[s->in[0]]);
+        if (at != NULL && !same_operand(at, s, &d.c, &q->pool)) {
+            moved = cost_move(at, s->rows, s->groups, g->m, g->k);
+        }
+        finish_draft(q, list, step, d, moved, from->level[s->in[0]] + (moved > 0 ? 1 : 0));
     }
 }
 
-/* One choice of an elementwise step or a softmax: the result's distribution is `dist`. */
+/* Steps whose operands lie like the result, but for a window. */
+static bool is_elementwise(const struct plan_step *s)
+{
+    return s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN;
+}
+
+static bool needs_whole_rows(const struct plan_step *s)
+{
+    return s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM;
+}
+
+static bool lies_alike(const struct search *q, const struct plan_step *s, int o)
+{
+    return is_elementwise(s) && s->in_panel[o] == 0 &&
+        matrix(q, s->in[o])->panels == s->panels;
+}
+
+static uint64_t move_operand(struct search *q, const struct plan_step *s,
+    const struct plan_dist *dist, int o, const struct plan_dist *source)
+{
+    if (lies_alike(q, s, o)) {
+        return plan_dist_equal(source, dist)
+            ? 0
+            : cost_move(source, s->rows, s->panels, dist->m, dist->n);
+    }
+    if (plan_is_home(s, dist, o, source)) {
+        return 0;
+    }
+    struct plan_need n = plan_need(s, dist, 0, 0, o);
+    uint32_t rows = n.row_last - n.row_first, panels = n.panel_last - n.panel_first;
+    return 8ull * rows * panels + 3ull * panels * (1 + rows * source->m / matrix(q, s->in[o])->rows) +
+        PLAN_START_EVENTS;
+}
+
+/* Bytes of one tile: blocks of operands and result, a gathered one beside its source. */
+static struct footprint local_bytes(const struct search *q, const struct plan_step *s,
+    const struct plan_dist *dist, uint32_t rows, uint32_t panels, bool moves)
+{
+    uint64_t block = 32ull * rows * panels;
+    struct footprint f = {.transient = block + 256, .largest = block};
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
+        if (s->in[o] == PLAN_NONE || (o == 1 && s->in[1] == s->in[0])) {
+            continue;
+        }
+        struct plan_need n = plan_need(s, dist, 0, 0, o);
+        uint64_t own = is_elementwise(s)
+            ? block
+            : 32ull * (n.row_last - n.row_first) * (n.panel_last - n.panel_first);
+        if (matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
+            f.resident += own;
+        } else {
+            f.transient += own;
+            f.largest = larger(f.largest, own);
+        }
+    }
+    f.transient += (moves ? block : 0) + cost_local_bytes(s, rows);
+    f.region1 = s->kind == PLAN_PRODUCT ? kernel_gemm_scratch_bytes(rows) + 128 : 0;
+    f.resident += s->kind == PLAN_NORM ? 64ull * panels : 0;
+    return f;
+}
+
+/* One choice of a step other than a GEMM: the result's distribution is `dist`. */
 static void extend_one(struct search *q, struct draft *list, uint32_t step,
     const struct state *from, const struct plan_dist *dist)
 {
@@ -255,59 +318,79 @@ static void extend_one(struct search *q, struct draft *list, uint32_t step,
         panels = part > panels ? part : panels;
     }
     uint64_t moved = 0;
-    uint32_t avail = 0;
-    for (int o = 0; o < 2; o++) {
+    uint32_t avail = 0; /* level after which all operands can be there */
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE || matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
             continue;
         }
         const struct plan_dist *source = from->dist[s->in[o]];
-        uint32_t level = from->level[s->in[o]];
         if (source == NULL) {
-            if (o == 0) {
-                d.c.input = dist;
-            } else {
-                continue; /* a second input still without a place takes this distribution */
-            }
-        } else if (!plan_dist_equal(source, dist)) {
-            moved += cost_move(source, s->rows, s->panels, dist->m, dist->n);
+            source = lies_alike(q, s, o) ? dist : rows_home(q, matrix(q, s->in[o]));
+            d.c.inputs[o] = source;
         }
+        uint64_t cost = move_operand(q, s, dist, o, source);
+        uint32_t level = from->level[s->in[o]] + (cost > 0 ? 1 : 0);
+        moved += cost;
         avail = level > avail ? level : avail;
     }
-    uint64_t block = 32ull * rows * panels;
-    uint32_t blocks = 2 + (s->in[1] != PLAN_NONE && s->in[1] != s->in[0] ? 1 : 0) + (moved > 0);
-    d.bytes = (struct footprint){.transient = blocks * block + 256, .largest = block};
-    if (s->in[1] != PLAN_NONE && matrix(q, s->in[1])->kind == PLAN_CONSTANT) {
-        d.bytes.resident = block;
-    }
+    d.bytes = local_bytes(q, s, dist, rows, panels, moved > 0);
     if (!fits(q, s, &d)) {
         return;
     }
+    d.c.w_region1 = s->kind != PLAN_PRODUCT && d.c.w_region1;
     d.c.compute = cost_local(s, rows, panels);
     finish_draft(q, list, step, d, moved, avail);
+}
+
+/* Turned matrices, products and attention: blocks of their own. */
+static void extend_blocks(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from)
+{
+    const struct plan_step *s = &q->plan->steps[step];
+    const struct plan_product *p = &s->product;
+    uint32_t blocks = s->kind == PLAN_TURN ? 1 : p->batches * p->heads;
+    uint32_t rows = s->kind == PLAN_TURN ? cost_ceil(s->rows, 16) : p->a_rows;
+    uint32_t menu[48];
+    uint32_t count = blocks > q->tiles ? 0 : plan_row_menu(rows, q->tiles / blocks, menu, 48);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct plan_dist *dist;
+        if (s->kind == PLAN_TURN) {
+            dist = dist_rows16(&q->pool, s->rows, s->panels, menu[i]);
+        } else if (p->out_panels > 0) {
+            dist = dist_heads(&q->pool, s->rows, s->panels, p->batches, p->heads, menu[i]);
+        } else {
+            dist = dist_grid(&q->pool, s->rows, s->panels, blocks * menu[i], 1, 1);
+        }
+        extend_one(q, list, step, from, dist);
+    }
 }
 
 static void extend_local(
     struct search *q, struct draft *list, uint32_t step, const struct state *from)
 {
     const struct plan_step *s = &q->plan->steps[step];
+    if (!is_elementwise(s)) {
+        extend_blocks(q, list, step, from);
+        return;
+    }
     bool is_free = true;
-    for (int o = 0; o < 2; o++) {
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
         const struct plan_dist *source = s->in[o] != PLAN_NONE ? from->dist[s->in[o]] : NULL;
-        if (source != NULL) {
+        if (source != NULL && lies_alike(q, s, o)) {
             is_free = false;
-            if (s->kind != PLAN_SOFTMAX || source->n == 1) {
+            if (!needs_whole_rows(s) || source->n == 1) {
                 extend_one(q, list, step, from, source);
             }
         }
     }
-    if (s->kind != PLAN_SOFTMAX && !is_free) {
+    if (!needs_whole_rows(s) && !is_free) {
         return;
     }
     uint32_t menu[48];
     uint32_t count = plan_row_menu(s->rows, q->tiles, menu, 48);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t n = 1;
-        if (s->kind != PLAN_SOFTMAX && i + 1 == count) {
+        if (!needs_whole_rows(s) && i + 1 == count) {
             n = q->tiles / menu[i] < s->panels ? q->tiles / menu[i] : s->panels;
         }
         extend_one(q, list, step, from,
@@ -329,10 +412,9 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
     to->choice = d->c;
     to->dist[s->out] = d->c.dist;
     to->level[s->out] = d->level;
-    for (int o = 0; o < 2; o++) {
-        if (s->in[o] != PLAN_NONE && to->dist[s->in[o]] == NULL &&
-            matrix(q, s->in[o])->kind == PLAN_INPUT) {
-            to->dist[s->in[o]] = d->c.input != NULL ? d->c.input : d->c.dist;
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
+        if (s->in[o] != PLAN_NONE && to->dist[s->in[o]] == NULL) {
+            to->dist[s->in[o]] = d->c.inputs[o];
         }
     }
     uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
@@ -347,33 +429,26 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
     to->most = d->most;
 }
 
-/* Why no choice of a step has room. A GEMM whose every grid is too large by itself never got into
- * the menu: its leanest ones are looked at again here. */
-static int does_not_fit(struct search *q, const struct plan_step *s, struct err *err)
+static int no_choice(const struct search *q, const struct plan_step *s, struct err *err)
 {
-    if (s->kind == PLAN_GEMM && q->least_bytes == UINT64_MAX) {
-        for (uint32_t n = 1; n <= s->panels && n <= q->tiles; n++) {
-            uint32_t k = q->tiles / n < s->groups ? q->tiles / n : s->groups;
-            struct grid g = {.m = 1, .n = n, .k = k};
-            struct footprint f = cost_gemm_bytes(s, &g);
-            note_least(q, 0, f.resident, f.transient);
-        }
-    }
     const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
-    uint64_t limit = q->limit0 + q->limit1;
-    uint64_t excess = q->least_bytes > limit ? q->least_bytes - limit : 0;
-    char over[64] = "but not in one piece of one memory region";
-    if (excess > 0) {
-        snprintf(over, sizeof over, "%llu too many", (unsigned long long)excess);
+    const char *pointer = n->pointer != NULL ? n->pointer : "";
+    const char *name = n->name != NULL ? n->name : "";
+    bool is_product = s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION;
+    if (is_product && s->product.batches * s->product.heads > q->tiles) {
+        return err_at(err, ERR_DOES_NOT_FIT, pointer, "node '%s' (%s): %u batches of %u heads, "
+            "each has a tile of its own and there are %u", name, graph_op_name(n->op),
+            s->product.batches, s->product.heads, q->tiles);
     }
-    return err_at(err, ERR_DOES_NOT_FIT, n->pointer != NULL ? n->pointer : "",
-        "node '%s' (%s) with %u rows, %u inner and %u columns on %u tiles: tile %u needs at least "
-        "%llu bytes of the %llu there are, %s: parameters of earlier nodes %llu, of this node %llu, "
-        "operands and results %llu; use more tiles or a smaller model",
-        n->name != NULL ? n->name : "", graph_op_name(n->op), s->rows, s->inner, s->columns,
-        q->tiles, target_physical((struct logical_tile){0}).n, (unsigned long long)q->least_bytes,
-        (unsigned long long)limit, over, (unsigned long long)q->least_part[0],
-        (unsigned long long)q->least_part[1], (unsigned long long)q->least_part[2]);
+    char need[48] = "more than one";
+    if (q->least_bytes != UINT64_MAX) {
+        snprintf(need, sizeof need, "at least %llu bytes a", (unsigned long long)q->least_bytes);
+    }
+    return err_at(err, ERR_DOES_NOT_FIT, pointer,
+        "node '%s' (%s) with %u rows, %u inner and %u columns: parameters and operands so far "
+        "need %s tile, at most %llu are there on each of %u tiles", name, graph_op_name(n->op),
+        s->rows, s->inner, s->columns, need, (unsigned long long)(q->limit0 + q->limit1),
+        q->tiles);
 }
 
 static int advance(struct search *q, uint32_t step, struct err *err)
@@ -396,7 +471,7 @@ static int advance(struct search *q, uint32_t step, struct err *err)
         }
     }
     if (q->next_count == 0) {
-        return does_not_fit(q, s, err);
+        return no_choice(q, s, err);
     }
     struct state *made = ARENA_ARRAY(q->arena, struct state, q->next_count);
     for (uint32_t i = 0; i < q->next_count; i++) {
@@ -419,7 +494,7 @@ static void start(struct search *q)
     q->count = 1;
     q->last_use = ARENA_ARRAY(q->arena, uint32_t, matrices);
     for (uint32_t i = 0; i < q->plan->step_count; i++) {
-        for (int o = 0; o < 2; o++) {
+        for (int o = 0; o < PLAN_OPERANDS; o++) {
             if (q->plan->steps[i].in[o] != PLAN_NONE) {
                 q->last_use[q->plan->steps[i].in[o]] = i;
             }
@@ -556,14 +631,37 @@ struct kernel_variant plan_variant(const struct plan_step *s)
         v.has_bias = s->k == 1 && s->row.n != NO_VALUE.n;
         v.act = s->k == 1 ? s->act : ACT_NONE;
         break;
+    case PLAN_PRODUCT:
+        v.id = KERNEL_GEMM_AMP;
+        break;
     case PLAN_ADD:
         v.id = KERNEL_ADD;
         break;
     case PLAN_ADD_ROW:
         v.id = KERNEL_ADD_ROW;
         break;
+    case PLAN_BINARY:
+    case PLAN_BINARY_ROW:
+        v.id = KERNEL_BINARY;
+        v.op = s->op;
+        v.form = s->kind == PLAN_BINARY ? FORM_FULL : FORM_ROW;
+        break;
     case PLAN_UNARY:
         v.id = KERNEL_UNARY;
+        break;
+    case PLAN_MAP:
+        v.id = KERNEL_MAP;
+        v.op = s->op;
+        break;
+    case PLAN_NORM:
+        v.id = KERNEL_LAYERNORM;
+        break;
+    case PLAN_TURN:
+        v.id = KERNEL_RELAYOUT;
+        v.op = RELAYOUT_TRANSPOSE;
+        break;
+    case PLAN_ATTENTION:
+        v.id = KERNEL_ATTENTION;
         break;
     case PLAN_SOFTMAX:
     case PLAN_KINDS:
@@ -571,6 +669,12 @@ struct kernel_variant plan_variant(const struct plan_step *s)
         break;
     }
     return v;
+}
+
+struct kernel_variant plan_relayout_variant(const struct plan_step *s)
+{
+    return (struct kernel_variant){.id = KERNEL_RELAYOUT,
+        .op = s->product.is_turned ? RELAYOUT_COPY_W8 : RELAYOUT_TRANSPOSE_W8};
 }
 
 struct kernel_variant plan_reduce_variant(const struct plan_step *s)

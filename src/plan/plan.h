@@ -8,6 +8,11 @@
  * panels of 16 columns (kernels/kernels.h). A *distribution* cuts rows in m parts and panels in
  * n parts and gives each of the m * n blocks to one tile; no tile holds two blocks of a matrix.
  *
+ * Views move nothing (views.c): values that only name, regroup or window a matrix share it. Where
+ * heads of 72 columns, say, must start at a panel each, the product that makes the matrix lays its
+ * columns in *units* of 72, each padded to whole panels; weights and host data follow by their
+ * maps, at no cost on the chip.
+ *
  *          panels   0     3     6        GEMM grid m x n x k: tile (i, j, kk) multiplies rows i
  *   rows 0 ┌─────┬─────┐                 by its block of weights (K groups kk, panels j). With
  *          │ t0  │ t1  │                 k > 1 it makes f32 partials; the first min(k, panels) of
@@ -21,8 +26,9 @@
  * the menu of each step is finite and cut to PLAN_MENU entries.
  *
  * Invariants, checked by plan_verify(): (1) distributions cover rows and panels exactly, on tiles
- * below the limit, one block a tile; (2) a softmax has whole rows; (3) a step's out matrix has the
- * step's distribution; (4) operands of an elementwise step have the shape of its result.
+ * below the limit, one block a tile; (2) steps that work along rows have whole rows; (3) a step's
+ * out matrix has the step's distribution; (4) operands of an elementwise step have the shape of its
+ * result; (5) blocks of a product lie in one batch and head.
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
@@ -56,6 +62,7 @@ struct plan_dist {
 };
 
 enum plan_matrix_kind { PLAN_INPUT, PLAN_COMPUTED, PLAN_CONSTANT };
+enum plan_padding { PADDING_ZERO, PADDING_FINITE, PADDING_WILD };
 
 #define PLAN_NONE UINT32_MAX
 
@@ -63,24 +70,63 @@ struct plan_matrix {
     enum plan_matrix_kind kind;
     struct value_id value;       /* root value; the last fused one of a step's result */
     uint32_t rows, columns, panels;
+    uint32_t unit;               /* columns that start at a panel together; columns if all do */
+    enum plan_padding padding;   /* of the columns that fill up panels */
     uint32_t step;               /* producer, PLAN_NONE unless PLAN_COMPUTED */
     uint32_t uses;               /* operands that read it */
     const struct plan_dist *dist; /* NULL for PLAN_CONSTANT: each reading step has its own copy */
 };
 
-enum plan_kind { PLAN_GEMM, PLAN_ADD, PLAN_ADD_ROW, PLAN_UNARY, PLAN_SOFTMAX, PLAN_KINDS };
+enum plan_kind {
+    PLAN_GEMM,
+    PLAN_ADD,
+    PLAN_ADD_ROW,
+    PLAN_BINARY,    /* a matrix and another of its shape */
+    PLAN_BINARY_ROW, /* a matrix and one constant row */
+    PLAN_UNARY,
+    PLAN_MAP,
+    PLAN_SOFTMAX,
+    PLAN_NORM,      /* layer normalisation of rows */
+    PLAN_TURN,      /* rows and columns exchanged */
+    PLAN_PRODUCT,   /* of two computed matrices, in batches and heads */
+    PLAN_ATTENTION, /* of three */
+    PLAN_KINDS
+};
+
+#define PLAN_OPERANDS 3
+
+/* Blocks of a product or an attention, one for each batch and head. An operand in heads has block
+ * (b, h) in rows [b * its rows, ..) and in `head_panels` panels from its window's h-th on; another
+ * one has it in rows [(b * heads + h) * its rows, ..) and all panels of its window. */
+struct plan_product {
+    uint32_t batches, heads;
+    uint32_t a_rows;         /* of a block of operand 0 and of the result */
+    uint32_t b_rows;         /* of a block of the other operands */
+    bool b_is_shared;        /* one block for all batches and heads */
+    uint32_t b_share;        /* heads of operand 0 for each of the others */
+    uint32_t head_panels[PLAN_OPERANDS]; /* 0: not in heads */
+    uint32_t out_panels;     /* of the result, likewise */
+    bool is_turned;          /* operand 1 is [N][K], else [K][N] */
+    float scale;             /* ATTENTION */
+};
 
 struct plan_step {
     enum plan_kind kind;
     enum kernel_act act;
     struct node_id node;      /* first node of the step */
-    uint32_t in[2];           /* matrices; PLAN_NONE when absent */
+    uint32_t in[PLAN_OPERANDS]; /* matrices; PLAN_NONE when absent */
     uint32_t out;
     struct value_id weights;  /* GEMM: initialiser [K][N], or [N][K] when is_transposed */
     bool is_transposed;
-    struct value_id row;      /* bias or ADD_ROW's row, NO_VALUE when absent */
+    struct value_id row;      /* bias, ADD_ROW's or BINARY_ROW's row, NORM's scale, or NO_VALUE */
+    struct value_id row2;     /* NORM: bias, NO_VALUE when absent */
+    uint8_t op;               /* BINARY, BINARY_ROW, MAP: the kernel's */
+    float a, b;               /* MAP: of a x + b; NORM: a = epsilon */
+    struct plan_product product;
+    uint32_t in_panel[PLAN_OPERANDS]; /* first panel of an operand: a window of its columns */
     uint32_t rows, inner, columns;
-    uint32_t groups, panels;  /* of 16: inner and columns */
+    uint32_t groups, panels;  /* of 16: inner and columns, in units */
+    uint32_t inner_unit, unit;
     /* The choice. */
     uint32_t m, n, k;         /* k = 1 unless GEMM */
     const uint32_t *group_bound; /* GEMM: k + 1 */
@@ -124,9 +170,24 @@ const char *plan_kind_name(enum plan_kind k);
 bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b);
 /* Kernel variant of a step's main call. reduce: of the second call of a K split. */
 struct kernel_variant plan_variant(const struct plan_step *s);
+/* The call that makes weights of a product's second operand. */
+struct kernel_variant plan_relayout_variant(const struct plan_step *s);
 struct kernel_variant plan_reduce_variant(const struct plan_step *s);
 /* Logical tile (i, j, kk) of a GEMM grid. */
 uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk);
+/* Part of operand o that block (i, j) of the result needs when the result lies in `dist`; of all
+ * steps but GEMM. Panels are those of the operand's matrix. */
+struct plan_need {
+    uint32_t row_first, row_last, panel_first, panel_last;
+};
+struct plan_need plan_need(
+    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o);
+/* Every block of the result finds that part as a home block of `source` on its own tile. */
+bool plan_is_home(const struct plan_step *s, const struct plan_dist *dist, int o,
+    const struct plan_dist *source);
+/* Batch and head of block (i, j) of a product's or attention's result. */
+void plan_product_block(const struct plan_step *s, const struct plan_dist *dist, uint32_t i,
+    uint32_t j, uint32_t *ret_batch, uint32_t *ret_head);
 /* Panels [first, last) of block column j that tile kk reduces; empty when kk has no share. With
  * k = 1 the whole block. Relative to the matrix. */
 void plan_reduce_share(const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first,

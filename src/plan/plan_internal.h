@@ -20,6 +20,13 @@ const struct plan_dist *dist_grid(
  * (i * n + 0) * k + kk, its first reader. */
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k);
+/* Result of a product or attention in heads: each head of a batch on `parts` tiles, each with a
+ * part of its rows. Tile number: (batch * heads + head) * parts + part. */
+const struct plan_dist *dist_heads(struct dist_pool *pool, uint32_t rows, uint32_t panels,
+    uint32_t batches, uint32_t heads, uint32_t parts);
+/* Whole rows in m parts at multiples of 16. Not interned. */
+const struct plan_dist *dist_rows16(
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m);
 /* count + 1 bounds of an even cut of `total`. */
 const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count);
 
@@ -50,6 +57,9 @@ struct footprint {
     uint64_t largest;   /* single buffer that may lie anywhere */
 };
 struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g);
+/* Calls of one tile with a result of rows x panels. */
 uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels);
+/* Beside operands and result: what a tile makes of them in between. */
+uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows);
 
 #endif

@@ -5,8 +5,15 @@ static const char *const kind_names[PLAN_KINDS] = {
     [PLAN_GEMM] = "gemm",
     [PLAN_ADD] = "add",
     [PLAN_ADD_ROW] = "add_row",
+    [PLAN_BINARY] = "binary",
+    [PLAN_BINARY_ROW] = "binary_row",
     [PLAN_UNARY] = "unary",
+    [PLAN_MAP] = "map",
     [PLAN_SOFTMAX] = "softmax",
+    [PLAN_NORM] = "norm",
+    [PLAN_TURN] = "turn",
+    [PLAN_PRODUCT] = "product",
+    [PLAN_ATTENTION] = "attention",
 };
 static const char *const act_names[] = {"", " relu", " tanh", " sigmoid", " gelu_erf", " gelu_tanh"};
 _Static_assert(sizeof act_names / sizeof *act_names == ACT_COUNT, "a name for each activation");
@@ -25,6 +32,9 @@ void plan_print(const struct plan *p, FILE *out)
         const struct plan_matrix *x = &p->matrices[i];
         static const char *const kinds[] = {"input", "computed", "constant"};
         fprintf(out, "  matrix %u %s %ux%u", i, kinds[x->kind], x->rows, x->columns);
+        if (x->unit != x->columns) {
+            fprintf(out, " units of %u", x->unit);
+        }
         if (x->dist != NULL) {
             fprintf(out, " blocks %ux%u", x->dist->m, x->dist->n);
         }
@@ -33,8 +43,11 @@ void plan_print(const struct plan *p, FILE *out)
     for (uint32_t i = 0; i < p->step_count; i++) {
         const struct plan_step *s = &p->steps[i];
         fprintf(out, "  step %u %s%s", i, plan_kind_name(s->kind), act_names[s->act]);
-        for (int o = 0; o < 2 && s->in[o] != PLAN_NONE; o++) {
+        for (int o = 0; o < PLAN_OPERANDS && s->in[o] != PLAN_NONE; o++) {
             fprintf(out, " m%u", s->in[o]);
+            if (s->in_panel[o] > 0) {
+                fprintf(out, "+%u", s->in_panel[o]);
+            }
         }
         fprintf(out, " -> m%u %ux%ux%u grid %ux%ux%u%s%s compute=%llu exchange=%llu\n", s->out,
             s->rows, s->inner, s->columns, s->m, s->n, s->k, s->row.n != NO_VALUE.n ? " bias" : "",

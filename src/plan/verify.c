@@ -45,6 +45,31 @@ static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix 
     }
 }
 
+/* The parts that blocks need lie inside the operand; blocks of a product inside one head. */
+static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix *x, int o)
+{
+    const struct plan_step *s = &c->p->steps[at];
+    for (uint32_t i = 0; i < s->dist->m; i++) {
+        for (uint32_t j = 0; j < s->dist->n; j++) {
+            struct plan_need n = plan_need(s, s->dist, i, j, o);
+            if (n.row_first >= n.row_last || n.row_last > x->rows ||
+                n.panel_first >= n.panel_last || n.panel_last > x->panels) {
+                fault(c, "step", at, "an operand is smaller than what it needs");
+                return;
+            }
+            bool is_product = s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION;
+            uint32_t a_rows = s->product.a_rows, out = s->product.out_panels;
+            if (is_product &&
+                (s->dist->row_bound[i] / a_rows != (s->dist->row_bound[i + 1] - 1) / a_rows ||
+                    (out > 0 ? s->dist->panel_bound[j + 1] - s->dist->panel_bound[j] != out
+                             : s->dist->n != 1))) {
+                fault(c, "step", at, "a block lies in several heads");
+                return;
+            }
+        }
+    }
+}
+
 static void check_step(struct checker *c, uint32_t at)
 {
     const struct plan_step *s = &c->p->steps[at];
@@ -55,7 +80,7 @@ static void check_step(struct checker *c, uint32_t at)
     if (out->rows != s->rows || out->columns != s->columns) {
         fault(c, "step", at, "its result has another shape");
     }
-    for (int o = 0; o < 2; o++) {
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE) {
             continue;
         }
@@ -63,14 +88,16 @@ static void check_step(struct checker *c, uint32_t at)
         if (x->kind == PLAN_COMPUTED && x->step >= at) {
             fault(c, "step", at, "reads what a later step makes");
         }
-        if (s->kind == PLAN_GEMM ? x->rows != s->rows || x->columns != s->inner
-                                 : x->kind != PLAN_CONSTANT &&
-                    (x->rows != s->rows || x->columns != s->columns)) {
-            fault(c, "step", at, "operand has another shape");
+        if (s->kind == PLAN_GEMM) {
+            if (x->rows != s->rows || s->in_panel[o] + s->groups > x->panels) {
+                fault(c, "step", at, "operand has another shape");
+            }
+        } else if (x->kind != PLAN_CONSTANT) {
+            check_needs(c, at, x, o);
         }
     }
-    if (s->kind == PLAN_SOFTMAX && s->dist->n != 1) {
-        fault(c, "step", at, "softmax without whole rows");
+    if ((s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM) && s->dist->n != 1) {
+        fault(c, "step", at, "works along rows without whole ones");
     }
     if (s->kind == PLAN_GEMM &&
         (s->m * s->n * s->k > c->p->tiles || !ascends(s->group_bound, s->k, s->groups) ||

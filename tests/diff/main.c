@@ -2,6 +2,7 @@
  * reference. A failing seed is printed with the command that replays it.
  *
  *   diff [--count N] [--seed FIRST] [--threads N] [--print]
+ *   diff --model FILE [--tiles N] [--seed JOB_SEED]     a model that brings its own data; figures
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -65,19 +66,69 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
     printf("  replay: diff --seed %llu --count 1 --print\n", (unsigned long long)seed);
 }
 
+static char *read_file(const char *path)
+{
+    FILE *in = fopen(path, "rb");
+    char *text = NULL;
+    size_t size = 0, got = 0;
+    while (in != NULL && (text = realloc(text, size + 65536)) != NULL &&
+        (got = fread(text + size, 1, 65535, in)) > 0) {
+        size += got;
+    }
+    if (in != NULL) {
+        fclose(in);
+    }
+    if (text != NULL) {
+        text[size] = '\0';
+    }
+    return text;
+}
+
+/* One model: its figures, and whether every output is within its tolerance. */
+static int run_model(const char *path, uint32_t tiles, uint64_t seed, const char *folder, int threads)
+{
+    char *model = read_file(path);
+    if (model == NULL) {
+        perror(path);
+        return 2;
+    }
+    struct pipeline_options options = {
+        .tiles = tiles, .seed = seed, .runs = 1, .folder = folder, .sim = {.threads = threads}};
+    struct pipeline_result r;
+    struct err err = {0};
+    int rc = pipeline_run(model, &options, &r, &err);
+    free(model);
+    if (rc < 0) {
+        printf("%s, %u tiles: %s: %s %s\n", path, tiles, err_name(rc), err.text, err.where);
+        return 1;
+    }
+    printf("%s, %u tiles: %s, error %.3g of tolerance %.3g, %llu cycles (estimate %llu, exchange "
+        "%llu), %u phases, %u calls, %u active tiles, compile %.2f s\n", path, tiles,
+        r.pass ? "pass" : "FAIL", r.worst.max_abs_error, r.worst.tolerance,
+        (unsigned long long)r.cycles, (unsigned long long)r.compile.estimated_cycles,
+        (unsigned long long)r.compile.exchange_cycles, r.compile.exchange_phases,
+        r.compile.kernel_calls, r.compile.active_tiles, r.compile_s);
+    return r.pass ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t count = 20, seed = 1;
     int threads = 0, print = 0, c;
+    const char *path = NULL;
+    uint32_t tiles = 16;
     static const struct option options[] = {{"count", required_argument, NULL, 'n'},
         {"seed", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
-        {"print", no_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+        {"print", no_argument, NULL, 'p'},
+        {"model", required_argument, NULL, 'm'}, {"tiles", required_argument, NULL, 'i'}, {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'n': count = strtoull(optarg, NULL, 10); break;
         case 's': seed = strtoull(optarg, NULL, 10); break;
         case 't': threads = atoi(optarg); break;
         case 'p': print = 1; break;
+        case 'm': path = optarg; break;
+        case 'i': tiles = (uint32_t)strtoul(optarg, NULL, 10); break;
         default: return 2;
         }
     }
@@ -85,6 +136,11 @@ int main(int argc, char **argv)
     if (mkdtemp(folder) == NULL) {
         perror("mkdtemp");
         return 2;
+    }
+    if (path != NULL) {
+        int rc = run_model(path, tiles, seed, folder, threads);
+        rmdir(folder);
+        return rc;
     }
     struct totals t = {0};
     for (uint64_t i = 0; i < count; i++) {

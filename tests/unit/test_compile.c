@@ -205,12 +205,11 @@ START_TEST(test_errors)
     ck_assert_int_eq(compile_graph(big, 2, path, &r, &events, &err), -ERR_DOES_NOT_FIT);
     ck_assert_str_ne(err.text, "");
     ck_assert_int_ne(access(path, F_OK), 0);
-    /* alpha. */
+    /* What no kernel and no view does. */
     struct net n = net_new(&a);
     struct value_id x = net_input(&n, 4, 16);
-    struct graph_attr alpha = {.name = "alpha", .kind = ATTR_FLOAT, .f = 2.0};
-    struct value_id y = net_node(
-        &n, GRAPH_OP_Gemm, x, net_param(&n, net_shape(16, 16)), NO_VALUE, &alpha, 1);
+    struct graph_attr axis = {.name = "axis", .kind = ATTR_INT, .i = 0};
+    struct value_id y = net_node(&n, GRAPH_OP_Softmax, x, NO_VALUE, NO_VALUE, &axis, 1);
     memset(&err, 0, sizeof err);
     ck_assert_int_eq(
         compile_graph(net_finish(&n, &y, 1), 4, path, &r, &events, &err), -ERR_UNSUPPORTED_OP);
@@ -299,6 +298,7 @@ START_TEST(test_golden)
     compare_golden("tests/golden/mlp");
     compare_golden("tests/golden/residual");
     compare_golden("tests/golden/ksplit");
+    compare_golden("tests/golden/heads");
 }
 END_TEST
 

@@ -147,7 +147,8 @@ START_TEST(test_refused)
     struct plan_set *set;
     struct net n = net_new(&arena);
     struct value_id x = net_input(&n, 4, 32);
-    struct value_id y = net_node(&n, GRAPH_OP_MatMul, x, net_input(&n, 32, 8), NO_VALUE, NULL, 0);
+    struct graph_attr axis = {.name = "axis", .kind = ATTR_INT, .i = 0};
+    struct value_id y = net_node(&n, GRAPH_OP_Softmax, x, NO_VALUE, NO_VALUE, &axis, 1);
     int rc = plan_build(net_finish(&n, &y, 1), 4, 100, &arena, &set, &err);
     ck_assert_int_eq(rc, -ERR_UNSUPPORTED_OP);
     ck_assert_ptr_nonnull(strstr(err.where, "/nodes/"));
@@ -168,6 +169,80 @@ START_TEST(test_refused)
 }
 END_TEST
 
+static struct value_id net_ints(struct net *n, const int64_t *values, int64_t count)
+{
+    struct shape s = {.rank = 1, .dim = {count}};
+    struct value_source source = {.kind = SOURCE_INLINE, .bytes = (const uint8_t *)values};
+    return graph_add_initializer(
+        n->b, arena_printf(n->arena, "i%u", n->made++), DTYPE_INT64, &s, &source);
+}
+
+/* Heads of 72 columns: the product lays them at panels of their own, and no step moves them. */
+START_TEST(test_heads)
+{
+    static const int64_t split[4] = {1, 4, 2, 72}, merged[3] = {1, 4, 144};
+    static const int64_t swap[4] = {0, 2, 1, 3};
+    struct net n = net_new(&arena);
+    struct graph_attr perm = {.name = "perm", .kind = ATTR_INTS, .ints = swap, .count = 4};
+    struct value_id x = net_input(&n, 4, 144), part[3];
+    for (int i = 0; i < 3; i++) {
+        part[i] = net_node(
+            &n, GRAPH_OP_MatMul, x, net_param(&n, net_shape(144, 144)), NO_VALUE, NULL, 0);
+        part[i] = net_node(
+            &n, GRAPH_OP_Reshape, part[i], net_ints(&n, split, 4), NO_VALUE, NULL, 0);
+        part[i] = net_node(&n, GRAPH_OP_Transpose, part[i], NO_VALUE, NO_VALUE, &perm, 1);
+    }
+    struct value_id y = net_node(&n, GRAPH_OP_Attention, part[0], part[1], part[2], NULL, 0);
+    y = net_node(&n, GRAPH_OP_Transpose, y, NO_VALUE, NO_VALUE, &perm, 1);
+    y = net_node(&n, GRAPH_OP_Reshape, y, net_ints(&n, merged, 3), NO_VALUE, NULL, 0);
+    y = net_node(&n, GRAPH_OP_MatMul, y, net_param(&n, net_shape(144, 20)), NO_VALUE, NULL, 0);
+    struct graph *g = net_finish(&n, &y, 1);
+    const struct plan *p = &plan_of(g, 16)->finalists[0];
+    ck_assert_uint_eq(p->step_count, 5);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(p->steps[i].kind, PLAN_GEMM);
+        ck_assert_uint_eq(p->matrices[p->steps[i].out].unit, 72);
+        ck_assert_uint_eq(p->matrices[p->steps[i].out].panels, 10);
+    }
+    ck_assert_int_eq(p->steps[3].kind, PLAN_ATTENTION);
+    ck_assert_uint_eq(p->steps[3].dist->n, 2);
+    ck_assert_uint_eq(p->steps[4].groups, 10);
+    struct plan_set *set;
+    struct err err = {0};
+    ck_assert_int_eq(plan_build(g, 1, 100, &arena, &set, &err), -ERR_DOES_NOT_FIT);
+    ck_assert_ptr_nonnull(strstr(err.text, "2 heads"));
+}
+END_TEST
+
+/* Windows and regrouped axes make no step; a known scalar becomes a map; a row keeps its kernel. */
+START_TEST(test_views)
+{
+    static const int64_t shape[3] = {2, 3, 48}, start[1] = {16}, end[1] = {48}, axis[1] = {1};
+    struct net n = net_new(&arena);
+    struct value_id x = net_input(&n, 6, 48);
+    struct value_id ops[4] = {
+        x, net_ints(&n, start, 1), net_ints(&n, end, 1), net_ints(&n, axis, 1)};
+    struct value_id window;
+    const char *names[1] = {"window"};
+    struct err err = {0};
+    ck_assert_int_eq(graph_add_node(n.b, GRAPH_OP_Slice, "slice", ops, 4, NULL, 0, names, 1,
+        "/nodes/0", &window, &err), 0);
+    struct value_id row = net_param(&n, (struct shape){.rank = 1, .dim = {32}});
+    struct value_id y = net_node(&n, GRAPH_OP_Mul, window, row, NO_VALUE, NULL, 0);
+    struct value_id grouped =
+        net_node(&n, GRAPH_OP_Reshape, x, net_ints(&n, shape, 3), NO_VALUE, NULL, 0);
+    struct value_id z = net_op(&n, GRAPH_OP_Sqrt, grouped);
+    struct value_id outputs[2] = {y, z};
+    const struct plan *p = &plan_of(net_finish(&n, outputs, 2), 4)->finalists[0];
+    ck_assert_uint_eq(p->step_count, 2);
+    ck_assert_int_eq(p->steps[0].kind, PLAN_BINARY_ROW);
+    ck_assert_uint_eq(p->steps[0].in_panel[0], 1);
+    ck_assert_uint_eq(p->steps[0].panels, 2);
+    ck_assert_int_eq(p->steps[1].kind, PLAN_MAP);
+    ck_assert_uint_eq(p->steps[0].in[0], p->steps[1].in[0]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
@@ -180,6 +255,8 @@ int main(void)
     tcase_add_test(tc, test_reduce_shares);
     tcase_add_test(tc, test_verify);
     tcase_add_test(tc, test_refused);
+    tcase_add_test(tc, test_heads);
+    tcase_add_test(tc, test_views);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
