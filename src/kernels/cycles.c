@@ -147,8 +147,7 @@ gemm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint
                                        : gemm_unit_cycles(v, rows, groups, panels);
 }
 
-static uint32_t
-binary_groups(const struct kernel_variant *v, uint32_t rows, uint32_t panels) {
+static uint32_t binary_groups(const struct kernel_variant *v, uint32_t rows, uint32_t panels) {
     static const uint32_t load_b[FORM_COUNT] = {1, 1, 2, 2}, bundles[FORM_COUNT] = {3, 2, 4, 2};
     bool is_division = v->op == BINARY_DIV || v->op == BINARY_RDIV;
     uint32_t constants = constants_groups(v->act), first, each;
@@ -186,8 +185,7 @@ static uint32_t layernorm_passes(bool has_residual, uint32_t full, uint32_t tail
     return groups;
 }
 
-static uint32_t
-layernorm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
+static uint32_t layernorm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
     uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 21 : 0;
     uint32_t panels = div_up(columns, 16), own = div_up(panels, 6);
     if (rows < 6 && rows * own + 1 < panels) { /* the rule of layernorm.S */
@@ -203,8 +201,7 @@ layernorm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns
     return 45 + 6 * (34 + masks + div_up(rows, 6) * row);
 }
 
-static uint32_t
-row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
+static uint32_t row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
     uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 21 : 0;
     uint32_t row = 14 + columns / 16 * 4 + tail / 4 + (tail % 4 != 0 ? 3 : 0);
     uint32_t pair = (rows == 1 ? 1 : 2) * row + (v->op == ROW_REDUCE_MEAN ? 19 : 12);
@@ -225,8 +222,7 @@ static uint32_t relayout_transpose_item(uint32_t op, bool is_whole, uint32_t wid
 }
 
 /* The deal of relayout.S: item after item to the six workers in turn, panel by panel. */
-static uint32_t
-relayout_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
+static uint32_t relayout_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
     bool is_copy = v->op == RELAYOUT_COPY_W8 || v->op == RELAYOUT_COPY_W16;
     uint32_t height = is_copy ? 8 : 4, items = div_up(rows, 16) * 16 / height;
     uint32_t groups[6] = {0}, most = 0;
@@ -235,9 +231,9 @@ relayout_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns)
         for (uint32_t i = 0; i < items; i++, item++) {
             uint32_t left = rows > i * height ? rows - i * height : 0;
             uint32_t there = left < height ? left : height;
-            groups[item % 6] += is_copy ? relayout_copy_item(there, width)
-                                        : relayout_transpose_item(
-                                              v->op, width == 16 && there == height, width);
+            groups[item % 6] +=
+                is_copy ? relayout_copy_item(there, width)
+                        : relayout_transpose_item(v->op, width == 16 && there == height, width);
         }
     }
     for (int w = 0; w < 6; w++) {

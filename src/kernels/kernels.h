@@ -103,8 +103,9 @@ struct kernel_variant {
  *
  * GEMM_AMP  out[R][16 P] = act(x[R][16 G] . w + bias), f16 in and out, f32 partials (accumulate
  *           = f32), products by f16v4sisoamp. bias is f16[16 P].
- * REDUCE    out[R][16 P] = act(sum of `parts` f32 partials + bias), in ascending part order.
- *           (f16 parts with in_f16.) Part i lies `stride` bytes (a multiple of 8) after part i - 1. bias is f16[16 P].
+ * REDUCE    out[R][16 P] = act(sum of `parts` f32 partials + bias), in ascending part order; with
+ *           in_f16 the parts are f16, summed in f32.
+ *           Part i lies `stride` bytes (a multiple of 8) after part i - 1. bias is f16[16 P].
  * UNARY     out = act(x) over 16 * n elements; out may equal x.
  * ADD       out = act(a + b) over 16 * n elements (f32 sum, one rounding); out may equal a or b.
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.

@@ -5,7 +5,9 @@
 #include "kernels/kernels.h"
 
 /* Number of operations of the kernels that `op` selects from. */
-#define KERNEL_OPS(X) X(BINARY, BINARY_COUNT) X(MAP, MAP_COUNT) X(ROW_REDUCE, ROW_REDUCE_COUNT) X(RELAYOUT, RELAYOUT_COUNT)
+#define KERNEL_OPS(X)                                                                              \
+    X(BINARY, BINARY_COUNT)                                                                        \
+    X(MAP, MAP_COUNT) X(ROW_REDUCE, ROW_REDUCE_COUNT) X(RELAYOUT, RELAYOUT_COUNT)
 
 struct kernel_text {
     const char *text;
