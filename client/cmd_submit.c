@@ -206,6 +206,9 @@ static int add_inputs(struct submit *s, struct err *err) {
         if (r < 0) {
             return r;
         }
+        if (json_object_get(inputs, name) != NULL) {
+            return err_set(err, ERR_USAGE, "--input: '%.80s' is given twice", name);
+        }
         snprintf(what, sizeof what, "input '%.80s'", name);
         if ((r = send_file(s, file, what, &blob, err)) < 0) {
             return r;
@@ -216,7 +219,27 @@ static int add_inputs(struct submit *s, struct err *err) {
     return 0;
 }
 
-/* A name that the model has not would be noticed only when the job has ended. */
+/* The folder of an output file must take a file; what is no regular file is opened as it is. */
+static int check_place(const char *name, const char *file, struct err *err) {
+    struct stat st;
+    const char *slash = strrchr(file, '/');
+    bool is_there = stat(file, &st) == 0;
+    int n = slash == file ? 1 : slash != NULL ? (int)(slash - file) : 1;
+    CLEANUP(cleanup_free) char *folder = strndup(slash != NULL ? file : ".", (size_t)n);
+    if (folder == NULL) {
+        return err_set(err, ERR_NOMEM, NULL);
+    }
+    if (is_there && S_ISDIR(st.st_mode)) {
+        return err_sys(err, ERR_IO, EISDIR, "output '%.80s': '%.200s'", name, file);
+    }
+    if (strcmp(file, "-") == 0 || (is_there && !S_ISREG(st.st_mode)) ||
+        access(folder, W_OK | X_OK) == 0) {
+        return 0;
+    }
+    return err_sys(err, ERR_IO, errno, "output '%.80s': '%.200s'", name, file);
+}
+
+/* What is wrong with an --output would be noticed only when the job has ended. */
 static int check_outputs(const struct submit *s, struct err *err) {
     size_t at = 0;
     const json_t *known = json_object_get(s->model, "outputs");
@@ -237,16 +260,19 @@ static int check_outputs(const struct submit *s, struct err *err) {
         if (!found && json_is_array(known)) {
             return err_set(err, ERR_USAGE, "--output: the model has no output '%.80s'", name);
         }
+        if ((r = check_place(name, file, err)) < 0) {
+            return r;
+        }
     }
     return 0;
 }
 
 /* ---- The job document -------------------------------------------------------------------- */
 
-static int
-add_number(const struct args *a, json_t *o, const char *name, int64_t high, struct err *err) {
+static int add_number(
+    const struct args *a, json_t *o, const char *name, int64_t low, int64_t high, struct err *err) {
     int64_t value = -1;
-    int r = args_number(a, name, 0, high, &value, err);
+    int r = args_number(a, name, low, high, &value, err);
     if (r == 0 && value >= 0) {
         json_object_set_new(o, name, json_integer(value));
     }
@@ -265,9 +291,9 @@ static int add_options(struct submit *s, struct err *err) {
     const struct args *a = s->args;
     json_t *options = json_object();
     json_object_set_new(s->job, "options", options);
-    int r = add_number(a, options, "tiles", PROTO_MAX_TILES, err);
+    int r = add_number(a, options, "tiles", 1, PROTO_MAX_TILES, err);
     if (r == 0) {
-        r = add_number(a, options, "seed", (int64_t)1 << 53, err);
+        r = add_number(a, options, "seed", 0, (int64_t)1 << 53, err);
     }
     add_text(a, options, "accumulate");
     add_text(a, options, "cache");

@@ -336,6 +336,7 @@ struct finish_op {
     char *event;
     bool adopt;
     bool unpin;
+    bool is_damaged; /* the package: dropped, so that the next job compiles it anew */
     struct digest package;
     bool has_staging;
 };
@@ -353,6 +354,10 @@ static int finish_run(struct store_op *op, struct cache *c, struct err *err) {
     if (f->unpin) {
         cache_package_unpin(c, &f->package);
         f->unpin = false;
+    }
+    struct err why;
+    if (f->is_damaged && cache_package_remove(c, &f->package, &why) < 0) {
+        log_warning("jobs", "damaged package stays reason=\"%s\"", why.text); /* pinned by others */
     }
     if (f->has_staging) {
         cache_staging_remove(c, f->change.id);
@@ -420,7 +425,12 @@ void jobs_finish(struct jobs *js, struct job *j, const struct err *err) {
         "{s:s, s:s, s:s}", "state", proto_state_name(state), "from", proto_state_name(j->state),
         "boot", js->daemon->boot_id);
     if (err != NULL) {
-        json_t *problem = proto_problem_print(err, NULL, NULL);
+        struct err told = *err;
+        f->is_damaged = err->code == ERR_PACKAGE_CORRUPT && j->is_pinned;
+        if (f->is_damaged) {
+            err_wrap(&told, "the stored package is damaged and has been dropped, submit again");
+        }
+        json_t *problem = proto_problem_print(&told, NULL, NULL);
         f->change.error = json_dumps(problem, JSON_COMPACT);
         json_object_set_new(fields, "error", problem);
     }

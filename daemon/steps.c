@@ -195,10 +195,11 @@ static int bind_npy(
         return err_sys(err, ERR_IO, errno, "blob of input '%s'", b->name);
     }
     struct npy_header header;
-    if ((r = npy_parse(head, (size_t)n, bytes, &header, err)) < 0) {
-        err_wrap(err, "input '%s'", b->name);
-        err_where(err, "%s", pointer);
-        return r;
+    struct err why;
+    if (npy_parse(head, (size_t)n, bytes, &header, &why) < 0) {
+        return err_at(
+            err, ERR_INPUT, pointer, "'%s': %s%s%s", b->name, why.where,
+            why.where[0] != '\0' ? ": " : "", why.text);
     }
     if (header.dtype != b->dtype) {
         return err_at(

@@ -96,7 +96,15 @@ run 2 '(bad_input)' "$ipuctl" submit m.json --input x=xf4.npy
 run 2 '(bad_input)' "$ipuctl" submit m.json
 run 13 "input 'x'" "$ipuctl" submit m.json --input x=none.npy
 run 13 'nodir' "$ipuctl" submit m.json --input x=x.npy --output y=nodir/y.npy --tiles 8
-run 9 '(bad_tensor_file)' "$ipuctl" submit m.json --input x=m.json
+is 'seen before the job' "$(cat out)" ''
+run 13 'Is a directory' "$ipuctl" submit m.json --input x=x.npy --output y=. --tiles 8
+is 'seen before the job' "$(cat out)" ''
+run 2 "/inputs/x: 'x': npy header, byte 0: not an npy file (bad_input)" "$ipuctl" submit m.json \
+    --input x=m.json
+head -c 200 x.npy >short.npy
+run 2 'needs 128 bytes of data, the file has 72' "$ipuctl" submit m.json --input x=short.npy
+run 2 'is given twice' "$ipuctl" submit m.json --input x=x.npy --input x=x3.npy
+run 2 'integer from 1 to 1472' "$ipuctl" submit m.json --input x=x.npy --tiles 0
 run 2 '(bad_input)' "$ipuctl" submit m.json --input x=x5.npy -o json
 is 'a failed job is a document too' "$(json out 'd["state"], d["error"]["code"]')" \
     "('failed', 'bad_input')"
@@ -154,6 +162,16 @@ printf 'x' >p.bad
 run 9 '' "$ipuctl" package import "$digest" p.bad
 run 13 '' "$ipuctl" package export "$digest" nodir/p
 is 'no half file' "$(ls | grep -c 'ipuexe\.\|npy\.')" 0
+
+# a package damaged in the cache fails one job, which says so, and is compiled anew by the next
+touch before
+run 0 '' "$ipuctl" submit m.json --input x=x.npy --tiles 5
+file=$(find "$work/state/packages" -name '*.ipuexe' -newer before)
+chmod u+w "$file"
+printf 'x' >"$file"
+run 0 '' "$ipuctl" device reset
+run 9 'damaged and has been dropped, submit again' "$ipuctl" submit m.json --input x=x.npy --tiles 5
+run 0 'compiled, loaded' "$ipuctl" submit m.json --input x=x.npy --tiles 5
 
 # ---- state of device and daemon
 for command in device ps version health doctor 'job list' 'package list'; do
