@@ -251,7 +251,7 @@ static const struct {
     {"{'kind':'key','model':{},'files':{'a':'b'}}", ERR_BAD_JOB, "/files/a"},
     {"{'kind':'key','model':{},'files':{'a':7}}", ERR_BAD_JOB, "/files/a"},
     {"{'kind':'key','model':{}}", ERR_BAD_GRAPH, "/model/outputs"},
-    {"{'kind':'key','model':{'nodes':[{'op_type':'Conv'}]}}", ERR_UNSUPPORTED_OP,
+    {"{'kind':'key','model':{'nodes':[{'op_type':'Convolve'}]}}", ERR_UNSUPPORTED_OP,
      "/model/nodes/0/op_type"},
     {"{'kind':'key','model':{'initializers':[{'name':'w','dtype':'float16','shape':[1],"
      "'file':'w.st'}]}}",
