@@ -203,9 +203,12 @@ static void panels_rect(const struct walk *w, struct rect r)
     const struct lower_shard *s = w->s;
     const struct graph *g = w->tg->plan->graph;
     uint32_t step = lower_buffer(w->tg, s->buffer)->step;
-    struct broadcast b = {.own = g->values[s->value.n].shape, .like = g->values[s->value.n].shape};
+    /* Inputs and outputs: rows one after the other, however the tensor's axes group them. */
+    struct shape flat = {.rank = 2, .dim = {PLAN_MAX_ROWS, s->matrix_columns}};
+    struct broadcast b = {.own = flat, .like = flat};
     if (g->values[s->value.n].kind == VALUE_INITIALIZER && step != PLAN_NONE) {
         const struct plan_step *owner = &w->tg->plan->steps[step];
+        b.own = g->values[s->value.n].shape;
         b.like = g->values[w->tg->plan->matrices[owner->out].value.n].shape;
         if (lower_buffer(w->tg, s->buffer)->kind == BUFFER_ROW) {
             b.like = (struct shape){.rank = 1, .dim = {s->matrix_columns}};

@@ -254,7 +254,8 @@ static int take_plain(struct fuser *f, const struct graph_node *n, struct plan_s
     const struct plan_matrix *x = &f->matrices.data[s->in[o]];
     uint32_t end;
     bool good = fuse_column_panel(x, w->first, &s->in_panel[o]) &&
-        ((w->first + w->columns) % x->unit == 0 || fuse_column_panel(x, w->first + w->columns, &end));
+        ((w->first + w->columns) % x->unit == 0 ||
+            fuse_column_panel(x, w->first + w->columns, &end));
     if (!good) {
         return fuse_node_error(
             n, ERR_UNSUPPORTED_OP, err, "a part of the columns does not start at a multiple of 16");
@@ -583,7 +584,7 @@ static bool fuse_known(struct fuser *f, uint32_t at, int *ret_rc, struct err *er
     default:
         return false;
     }
-    if (n->op == GRAPH_OP_Add && c == (double)(float)c && !isfinite(c)) {
+    if (!isfinite(a) || !isfinite(b)) {
         return false;
     }
     *ret_rc = fuse_map(f, at, x, MAP_AFFINE, a, b, err);
@@ -771,9 +772,26 @@ static int check_operands(struct fuser *f, const struct graph_node *n, struct er
     return 0;
 }
 
+static bool has_steps(enum graph_op op)
+{
+    switch (op) {
+    case GRAPH_OP_MatMul:
+    case GRAPH_OP_Gemm:
+    case GRAPH_OP_Attention:
+    case GRAPH_OP_Softmax:
+    case GRAPH_OP_LayerNormalization:
+        return true;
+    default:
+        return fuse_is_elementwise(op);
+    }
+}
+
 static int fuse_node(struct fuser *f, uint32_t at, struct err *err)
 {
     const struct graph_node *n = &f->g->nodes[at];
+    if (!has_steps(n->op)) {
+        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the compiler has no kernel for it");
+    }
     int rc = check_operands(f, n, err);
     if (rc != 0) {
         return rc;
@@ -802,10 +820,7 @@ static int fuse_node(struct fuser *f, uint32_t at, struct err *err)
     case GRAPH_OP_Min:
         return fuse_pair(f, at, err);
     default:
-        if (fuse_is_elementwise(n->op)) {
-            return fuse_unary(f, at, err);
-        }
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the compiler has no kernel for it");
+        return fuse_unary(f, at, err);
     }
 }
 

@@ -16,7 +16,7 @@ struct fuse_view { /* how a value shows its root's matrix: views.c */
 
 struct fuse_root { /* by value; of use for roots only */
     uint32_t rows, columns;
-    uint32_t wish;          /* all bounds of columns that must fall on a panel divide by it; 0: none */
+    uint32_t wish;          /* divides all columns that must start at a panel; 0: none do */
     uint32_t uses;          /* readers, outputs counted */
     struct node_id reader;  /* last one, NO_NODE for an output */
     uint32_t matrix;        /* PLAN_NONE before it has one */

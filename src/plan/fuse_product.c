@@ -181,7 +181,7 @@ static void push_composed(
     fuse_push_step(f, last, result);
 }
 
-/* The attention kernel works by inner products: good for few rows. Judged for one head on a tile. */
+/* The attention kernel works by inner products: good for few rows. Judged for a head on a tile. */
 static bool one_call_pays(const struct plan_step *s)
 {
     const struct plan_product *p = &s->product;

@@ -1,10 +1,13 @@
 /* Differential test: seeded random graphs, compiled and run on the simulator, against the float
  * reference. A failing seed is printed with the command that replays it.
  *
- *   diff [--count N] [--seed FIRST] [--threads N] [--print]
+ *   diff [--all] [--count N] [--seed FIRST] [--threads N] [--print]
+ *        --all: networks of all operators; what the compiler refuses with the node's place is
+ *        counted apart
  *   diff --model FILE [--tiles N] [--seed JOB_SEED]     a model that brings its own data; figures
  */
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +19,15 @@
 static const uint32_t tile_choices[] = {4, 8, 16, 23, 32, 64};
 
 struct totals {
-    uint64_t passed, failed;
+    uint64_t passed, failed, refused;
+    bool all; /* operators */
     double largest_use;
     uint64_t largest_seed;
 };
 
 static void run_seed(uint64_t seed, const char *folder, int threads, int print, struct totals *t)
 {
-    char *model = random_graph_json(seed);
+    char *model = t->all ? random_graph_all_json(seed) : random_graph_json(seed);
     if (model == NULL) {
         printf("seed %llu: out of memory\n", (unsigned long long)seed);
         t->failed++;
@@ -39,6 +43,14 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
     }
     int r = pipeline_run(model, &options, &result, &err);
     free(model);
+    bool is_refused = r == -ERR_UNSUPPORTED_OP || r == -ERR_DTYPE || r == -ERR_DOES_NOT_FIT;
+    if (t->all && is_refused && strncmp(err.where, "/nodes/", 7) == 0) {
+        t->refused++;
+        if (print) {
+            printf("seed %llu: %s\n", (unsigned long long)seed, err.text);
+        }
+        return;
+    }
     if (r == 0 && result.pass) {
         t->passed++;
         double use = result.worst.tolerance > 0 ? result.worst.max_abs_error / result.worst.tolerance : 0;
@@ -63,7 +75,8 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
             (unsigned long long)result.worst.worst_index, result.worst.got, result.worst.expected,
             result.worst.tolerance);
     }
-    printf("  replay: diff --seed %llu --count 1 --print\n", (unsigned long long)seed);
+    printf("  replay: diff%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
+        (unsigned long long)seed);
 }
 
 static char *read_file(const char *path)
@@ -117,9 +130,11 @@ int main(int argc, char **argv)
     int threads = 0, print = 0, c;
     const char *path = NULL;
     uint32_t tiles = 16;
+    struct totals t = {0};
     static const struct option options[] = {{"count", required_argument, NULL, 'n'},
         {"seed", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
         {"print", no_argument, NULL, 'p'},
+        {"all", no_argument, NULL, 'a'},
         {"model", required_argument, NULL, 'm'}, {"tiles", required_argument, NULL, 'i'}, {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
@@ -127,6 +142,7 @@ int main(int argc, char **argv)
         case 's': seed = strtoull(optarg, NULL, 10); break;
         case 't': threads = atoi(optarg); break;
         case 'p': print = 1; break;
+        case 'a': t.all = true; break;
         case 'm': path = optarg; break;
         case 'i': tiles = (uint32_t)strtoul(optarg, NULL, 10); break;
         default: return 2;
@@ -142,7 +158,6 @@ int main(int argc, char **argv)
         rmdir(folder);
         return rc;
     }
-    struct totals t = {0};
     for (uint64_t i = 0; i < count; i++) {
         run_seed(seed + i, folder, threads, print, &t);
         fflush(stdout);
@@ -150,6 +165,9 @@ int main(int argc, char **argv)
     rmdir(folder);
     printf("largest share of a tolerance: %.3f (seed %llu)\n", t.largest_use,
         (unsigned long long)t.largest_seed);
+    if (t.all) {
+        printf("%llu refused\n", (unsigned long long)t.refused);
+    }
     printf("%llu passed, %llu failed\n", (unsigned long long)t.passed, (unsigned long long)t.failed);
     return t.failed == 0 ? 0 : 1;
 }
