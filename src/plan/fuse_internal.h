@@ -1,4 +1,4 @@
-/* Shared by fuse.c, fuse_product.c and views.c only: the plan while its steps are found. */
+/* Shared by the files fuse*.c and views.c only: the plan while its steps are found. */
 #ifndef PLAN_FUSE_INTERNAL_H
 #define PLAN_FUSE_INTERNAL_H
 
@@ -54,6 +54,29 @@ struct plan_step fuse_new_step(enum plan_kind kind, uint32_t node);
 uint32_t fuse_push_step(struct fuser *f, struct plan_step s, struct value_id result);
 /* As above for a result that no value of the graph names. */
 uint32_t fuse_push_inner(struct fuser *f, struct plan_step s);
+
+struct value_id fuse_root_of(const struct fuser *f, struct value_id v);
+bool fuse_act(const struct graph_node *n, enum kernel_act *ret);
+/* A constant float16 row: all axes but the last are 1, the last one is 1 or `columns`. */
+bool fuse_is_row(const struct fuser *f, struct value_id v, uint32_t columns);
+/* A constant of one element whose value the compiler knows. */
+bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret);
+uint32_t fuse_panels(uint32_t columns, uint32_t unit);
+/* Operand o: a computed value that must show its rows and columns plainly, a window perhaps. That of
+ * operand 0 gives the step its shape. */
+int fuse_take_plain(struct fuser *f, const struct graph_node *n, struct plan_step *s, int o,
+    struct value_id v, struct err *err);
+/* Follows single readers from *v: a row addition if wanted, then an activation. */
+void fuse_absorb(struct fuser *f, struct plan_step *s, struct value_id *v, bool take_row);
+
+/* fuse_gemm.c */
+int fuse_gemm(struct fuser *f, uint32_t node, struct err *err);
+
+/* fuse_elements.c */
+int fuse_pair(struct fuser *f, uint32_t node, struct err *err);
+int fuse_unary(struct fuser *f, uint32_t node, struct err *err);
+int fuse_softmax(struct fuser *f, uint32_t node, struct err *err);
+int fuse_norm(struct fuser *f, uint32_t node, struct err *err);
 
 /* fuse_product.c */
 int fuse_product(struct fuser *f, uint32_t node, struct err *err);

@@ -16,7 +16,7 @@ struct choice {
 
 struct state {
     const struct plan_dist **dist; /* by matrix */
-    uint32_t *level;               /* by matrix: superstep whose compute makes it, from 1; inputs 0 */
+    uint32_t *level;               /* by matrix: superstep whose compute makes it; inputs 0 */
     uint32_t *resident;            /* by tile: parameter bytes */
     uint32_t *region1;             /* by tile: of them in region 1 */
     uint32_t levels;               /* supersteps with an exchange so far */
@@ -271,8 +271,8 @@ static uint64_t move_operand(struct search *q, const struct plan_step *s,
     }
     struct plan_need n = plan_need(s, dist, 0, 0, o);
     uint32_t rows = n.row_last - n.row_first, panels = n.panel_last - n.panel_first;
-    return 8ull * rows * panels + 3ull * panels * (1 + rows * source->m / matrix(q, s->in[o])->rows) +
-        PLAN_START_EVENTS;
+    uint32_t sources = 1 + rows * source->m / matrix(q, s->in[o])->rows;
+    return 8ull * rows * panels + 3ull * panels * sources + PLAN_START_EVENTS;
 }
 
 /* Bytes of one tile: blocks of operands and result, a gathered one beside its source. */
