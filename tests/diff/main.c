@@ -1,7 +1,9 @@
 /* Differential test: seeded random graphs, compiled and run on the simulator, against the float
  * reference. A failing seed is printed with the command that replays it.
  *
- *   diff [--all] [--count N] [--seed FIRST] [--threads N] [--print]
+ *   diff [--all] [--count N] [--seed FIRST] [--threads N] [--print] [--same]
+ *        --same runs each seed again with 1 and 2 threads, with registers poisoned between
+ *        launches, and in slices of 1, 7 and 1,000 cycles: outputs and cycles must not change
  *        --all: networks of all operators; what the compiler refuses with the node's place is
  *        counted apart
  *   diff --model FILE [--tiles N] [--seed JOB_SEED]     a model that brings its own data; figures
@@ -18,6 +20,19 @@
 
 static const uint32_t tile_choices[] = {4, 8, 16, 23, 32, 64};
 
+/* Ways to run the simulator that must not matter. */
+static const struct way {
+    const char *name;
+    struct sim_options sim;
+} ways[] = {
+    {"1 thread", {.threads = 1}},
+    {"2 threads", {.threads = 2}},
+    {"poisoned launches", {.threads = 2, .poison_launch = true}},
+    {"slices of 1,000 cycles", {.threads = 2, .slice_cycles = 1000}},
+    {"slices of 7 cycles", {.threads = 1, .slice_cycles = 7}},
+    {"slices of 1 cycle", {.threads = 1, .slice_cycles = 1}},
+};
+
 struct totals {
     uint64_t passed, failed, refused;
     bool all; /* operators */
@@ -25,7 +40,29 @@ struct totals {
     uint64_t largest_seed;
 };
 
-static void run_seed(uint64_t seed, const char *folder, int threads, int print, struct totals *t)
+static void run_ways(const char *model, const struct pipeline_options *options,
+    const struct pipeline_result *first, struct totals *t)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        struct pipeline_options other = *options;
+        struct pipeline_result result;
+        struct err err = {0};
+        other.sim = ways[i].sim;
+        int r = pipeline_run(model, &other, &result, &err);
+        if (r < 0 || result.cycles != first->cycles ||
+            !digest_equal(&result.outputs, &first->outputs)) {
+            printf("seed %llu, %s: %s, cycles %llu, before %llu\n",
+                (unsigned long long)options->seed, ways[i].name, r < 0 ? err.text : "differs",
+                (unsigned long long)result.cycles, (unsigned long long)first->cycles);
+            t->failed++;
+        } else {
+            t->passed++;
+        }
+    }
+}
+
+static void run_seed(uint64_t seed, const char *folder, int threads, int print, int same,
+    struct totals *t)
 {
     char *model = t->all ? random_graph_all_json(seed) : random_graph_json(seed);
     if (model == NULL) {
@@ -42,6 +79,9 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
         printf("%s\n", model);
     }
     int r = pipeline_run(model, &options, &result, &err);
+    if (same && r == 0) {
+        run_ways(model, &options, &result, t);
+    }
     free(model);
     bool is_refused = r == -ERR_UNSUPPORTED_OP || r == -ERR_DTYPE || r == -ERR_DOES_NOT_FIT;
     if (t->all && is_refused && strncmp(err.where, "/nodes/", 7) == 0) {
@@ -127,13 +167,14 @@ static int run_model(const char *path, uint32_t tiles, uint64_t seed, const char
 int main(int argc, char **argv)
 {
     uint64_t count = 20, seed = 1;
-    int threads = 0, print = 0, c;
+    int threads = 0, print = 0, same = 0, c;
     const char *path = NULL;
     uint32_t tiles = 16;
     struct totals t = {0};
     static const struct option options[] = {{"count", required_argument, NULL, 'n'},
         {"seed", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
         {"print", no_argument, NULL, 'p'},
+        {"same", no_argument, NULL, 'w'},
         {"all", no_argument, NULL, 'a'},
         {"model", required_argument, NULL, 'm'}, {"tiles", required_argument, NULL, 'i'}, {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -142,6 +183,7 @@ int main(int argc, char **argv)
         case 's': seed = strtoull(optarg, NULL, 10); break;
         case 't': threads = atoi(optarg); break;
         case 'p': print = 1; break;
+        case 'w': same = 1; break;
         case 'a': t.all = true; break;
         case 'm': path = optarg; break;
         case 'i': tiles = (uint32_t)strtoul(optarg, NULL, 10); break;
@@ -159,7 +201,7 @@ int main(int argc, char **argv)
         return rc;
     }
     for (uint64_t i = 0; i < count; i++) {
-        run_seed(seed + i, folder, threads, print, &t);
+        run_seed(seed + i, folder, threads, print, same, &t);
         fflush(stdout);
     }
     rmdir(folder);

@@ -28,6 +28,7 @@ struct pipeline {
     struct package *package;
     struct device *device;
     struct ipu_device_ops ops;
+    struct digest_ctx *outputs; /* owned */
 };
 
 static double seconds(void)
@@ -39,6 +40,7 @@ static double seconds(void)
 
 static void pipeline_done(struct pipeline *p)
 {
+    digest_free(p->outputs);
     device_close(p->device);
     package_free(p->package);
     tensor_set_done(&p->expected);
@@ -209,6 +211,7 @@ static int compare_run(const struct device_output *output, void *arg)
     p->result->cycles = output->cycles;
     for (uint32_t i = 0; i < output->output_count; i++) {
         struct reference_error e;
+        digest_update(p->outputs, output->outputs[i], (size_t)output->output_bytes[i]);
         reference_compare(p->graph, i, false, &p->expected.items[i], output->outputs[i], &e);
         p->result->pass = p->result->pass && e.pass;
         if ((output->run == 0 && i == 0) || use(&e) > use(&p->result->worst)) {
@@ -243,10 +246,15 @@ int pipeline_run(const char *model, const struct pipeline_options *options,
         return err_wrap(err, "load");
     }
     struct device_run_report report;
+    p.outputs = digest_new();
+    if (p.outputs == NULL) {
+        return err_set(err, ERR_NOMEM, NULL);
+    }
     double start = seconds();
     r = device_run(p.device, (const uint8_t *const *)p.inputs, options->runs, compare_run, &p, 0,
         &report, err);
     ret->run_s = seconds() - start;
+    digest_final(p.outputs, &ret->outputs);
     sim_device_counters(&p.ops, &ret->counters);
     return r < 0 ? err_wrap(err, "run") : 0;
 }

@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "compile/compile.h"
 #include "reference/reference.h"
@@ -27,6 +28,7 @@ struct pipeline_result {
     uint32_t worst_output;
     struct compile_result compile;
     uint64_t cycles;             /* device cycles of the last run */
+    struct digest outputs;       /* of all output bytes of all runs */
     struct sim_counters counters;
     double compile_s, load_s, run_s; /* processor wall times, for figures only */
 };
