@@ -237,7 +237,11 @@ int fuse_attention(struct fuser *f, uint32_t at, struct err *err)
     s.unit = size % 16 != 0 ? size : s.columns;
     p->out_panels = p->head_panels[2];
     uint32_t inner = (uint32_t)q->dim[q->rank - 1] / (is_split ? 1 : heads);
-    if (p->head_panels[2] == p->head_panels[0] && one_call_pays(&s)) {
+    bool is_clean = true; /* the kernel takes padding for zeros, the others make it so */
+    for (int o = 0; o < 3; o++) {
+        is_clean = is_clean && f->matrices.data[s.in[o]].padding == PADDING_ZERO;
+    }
+    if (is_clean && p->head_panels[2] == p->head_panels[0] && one_call_pays(&s)) {
         fuse_push_step(f, s, n->outputs[0]);
     } else {
         push_composed(f, &s, inner, n->outputs[0]);
