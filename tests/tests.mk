@@ -29,3 +29,5 @@ TESTDEPS_graph_ops := graph
 TESTDEPS_schedules := compile cache
 TESTDEPS_identity := compile
 TESTOBJ_reference_ops := $(B)/tests/support/random_graph_all.o
+TESTOBJ_package := $(B)/tests/support/sample_package.o
+FUZZOBJ_package := $(B)/tests/support/sample_package.o

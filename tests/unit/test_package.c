@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../support/sample_package.h"
 #include "package/package.h"
 
 static char dir[64];
@@ -26,56 +27,6 @@ static void teardown(void)
     rmdir(dir);
 }
 
-#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-/* One input of 6 halves and one output of 4 on two tiles; every tile shares one image. */
-struct sample {
-    struct package p;
-    struct package_content contents[1];
-    struct package_segment segments[TARGET_TILES];
-    struct package_binding bindings[2];
-    struct package_phase phases[2];
-    struct package_slice slices[3];
-    uint16_t participants[2];
-    struct package_symbol symbols[1];
-};
-
-static const uint8_t code[8] = {0, 0, 0xe0, 0x19, 0, 0, 0xe0, 0x19};
-
-static struct package_slice slice(
-    uint32_t binding, uint32_t phase, uint16_t tile, uint64_t offset, uint32_t page, uint32_t n)
-{
-    struct package_slice s = {.binding = binding, .phase = phase, .tile = {tile},
-        .tensor_offset = offset, .page_offset = page, .extent = {1, 1, 1, 1, 1, n},
-        .tensor_stride = {0, 0, 0, 0, 0, 1}, .page_stride = {0, 0, 0, 0, 0, 2}};
-    return s;
-}
-
-static void sample_init(struct sample *s)
-{
-    memset(s, 0, sizeof *s);
-    s->contents[0] = (struct package_content){code, sizeof code};
-    for (uint16_t t = 0; t < TARGET_TILES; t++) {
-        s->segments[t] = (struct package_segment){{t}, TARGET_LOAD_BASE, 0};
-    }
-    s->bindings[0] = (struct package_binding){PACKAGE_INPUT, 0, DTYPE_FLOAT16, {2, {2, 3}}};
-    s->bindings[1] = (struct package_binding){PACKAGE_OUTPUT, 0, DTYPE_FLOAT16, {1, {4}}};
-    s->phases[0] = (struct package_phase){PACKAGE_RUN, 0, false};
-    s->phases[1] = (struct package_phase){PACKAGE_RUN, 1, true};
-    s->slices[0] = slice(0, 0, 3, 0, 0, 2);
-    s->slices[1] = slice(0, 0, 9, 2, 16, 4);
-    s->slices[2] = slice(1, 1, 9, 0, 8, 4);
-    s->participants[0] = 3;
-    s->participants[1] = 9;
-    s->symbols[0] = (struct package_symbol){-1, TARGET_LOAD_BASE, 8, "rt_start"};
-    s->p = (struct package){.target = TARGET_NAME, .compiler_id = HEX64, .key = HEX64,
-        .options = "{}", .compute_tiles = 2, .contents = s->contents, .content_count = 1,
-        .segments = s->segments, .segment_count = TARGET_TILES, .bindings = s->bindings,
-        .binding_count = 2, .phases = s->phases, .phase_count = 2, .slices = s->slices,
-        .slice_count = 3, .participants = s->participants, .participant_count = 2,
-        .symbols = s->symbols, .symbol_count = 1, .report = "{\"a\":1}"};
-}
-
 START_TEST(round_trip)
 {
     struct sample s;
@@ -89,7 +40,7 @@ START_TEST(round_trip)
     ck_assert_int_eq(p->segment_count, TARGET_TILES);
     ck_assert_int_eq(p->slices[1].extent[5], 4);
     ck_assert_int_eq(p->slices[2].page_stride[5], 2);
-    ck_assert_mem_eq(p->contents[0].bytes, code, sizeof code);
+    ck_assert_mem_eq(p->contents[0].bytes, sample_code, sizeof sample_code);
     ck_assert_str_eq(p->symbols[0].name, "rt_start");
     ck_assert_str_eq(p->report, "{\"a\":1}");
     package_free(p);

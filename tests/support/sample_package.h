@@ -1,0 +1,24 @@
+/* The smallest package that passes the verifier: one input of 6 halves and one output of 4 on two
+ * tiles; every tile shares one image of two words. Tests damage it. */
+#ifndef TESTS_SUPPORT_SAMPLE_PACKAGE_H
+#define TESTS_SUPPORT_SAMPLE_PACKAGE_H
+
+#include "package/package.h"
+
+struct sample {
+    struct package p;
+    struct package_content contents[1];
+    struct package_segment segments[TARGET_TILES];
+    struct package_binding bindings[2];
+    struct package_phase phases[2];
+    struct package_slice slices[3];
+    uint16_t participants[2];
+    struct package_symbol symbols[1];
+};
+
+extern const uint8_t sample_code[8];
+
+/* Everything in p points into *s or is static. */
+void sample_init(struct sample *s);
+
+#endif
