@@ -52,6 +52,7 @@ static void add_matrix(struct pattern *p, uint32_t i, enum dtype dtype)
         .rows = TARGET_TILES,
         .columns = 16 * p->panels,
         .panels = p->panels,
+        .unit = 16 * p->panels,
         .step = is_input ? PLAN_NONE : 0};
 }
 
@@ -60,6 +61,7 @@ static void put_shard(struct pattern *p, uint32_t value, uint32_t tile, struct b
     p->tg.shards[value * TARGET_TILES + tile] = (struct lower_shard){.buffer = b,
         .value = {value},
         .matrix_columns = 16 * p->panels,
+        .unit = 16 * p->panels,
         .row_first = tile,
         .row_last = tile + 1,
         .runs = {{0, p->panels}},
