@@ -19,16 +19,24 @@
 
 #if defined(__x86_64__)
 
+#include <cpuid.h>
 #include <immintrin.h>
 
 #define WIDE    __attribute__((target("avx2,fma,f16c,bmi2")))
 #define WIDE512 __attribute__((target("avx2,fma,f16c,bmi2,avx512f,avx512dq,avx512bw,avx512vl")))
 #define INLINE  static inline __attribute__((always_inline))
 
+/* Not every compiler knows "f16c" as a feature to ask for: CPUID leaf 1, ECX bit 29. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 29 & 1) != 0;
+}
+
 static bool has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
+           __builtin_cpu_supports("bmi2");
 }
 
 static bool has_avx512(void)
