@@ -50,13 +50,14 @@ for target in "$asan"/tests/fuzz/fuzz_*; do
     name=$(basename "$target")
     run "$name" 120 "$target" "tests/fuzz/corpus/${name#fuzz_}"
 done
-run diff-random 600 "$asan/tests/diff/diff" --count 100
+run diff-random 1800 "$asan/tests/diff/diff" --count 100
+run diff-all 900 "$asan/tests/diff/diff" --all --count 30
 for test in "$build"/tsan/tests/unit/test_*; do
     case $test in *.o | *.d) continue ;; esac
     [ -e "$test" ] && run "tsan-$(basename "$test")" 600 "$test"
 done
 for script in tests/e2e/*.sh; do
-    [ -e "$script" ] && run "e2e-$(basename "$script" .sh)" 300 "$script" "$asan"
+    [ -e "$script" ] && run "e2e-$(basename "$script" .sh)" 900 "$script" "$asan"
 done
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
