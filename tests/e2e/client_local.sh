@@ -16,7 +16,7 @@ run 2 'json or text' "$ipuctl" device -o yaml
 run 2 "no state 'odd'" "$ipuctl" job list --state odd
 run 2 'is no job' "$ipuctl" job show ../device
 run 2 'is no digest' "$ipuctl" package show 12
-run 2 'from 0 to 1472' "$ipuctl" submit "$tests/models/digits/model.json" --tiles 1473
+run 2 'from 1 to 1472' "$ipuctl" submit "$tests/models/digits/model.json" --tiles 1473
 run 2 'NAME=FILE' "$ipuctl" submit "$tests/models/digits/model.json" --output y
 run 2 "no output 'y'" "$ipuctl" submit "$tests/models/digits/model.json" --output y=y.npy
 run 0 '' "$ipuctl" help
