@@ -10,11 +10,11 @@
 #include "client/output.h"
 #include "target/target.h"
 
-#define MAX_WORDS    1024 /* as the daemon's */
-#define CONTEXTS     7
-#define SUBS         4
-#define LINE_WORDS   4
-#define M_REGISTERS  16
+#define MAX_WORDS   1024 /* as the daemon's */
+#define CONTEXTS    7
+#define SUBS        4
+#define LINE_WORDS  4
+#define M_REGISTERS 16
 
 static void decref_cleanup(json_t **j) {
     json_decref(*j);
@@ -44,8 +44,7 @@ static int read_operand(
             err, ERR_USAGE,
             high < TARGET_MEM_BASE ? "%s '%.40s' is no number from %llu to %llu"
                                    : "%s '%.40s' is no number from 0x%llx to 0x%llx",
-            what, text,
-            (unsigned long long)low, (unsigned long long)high);
+            what, text, (unsigned long long)low, (unsigned long long)high);
     }
     *ret = (uint32_t)value;
     return 0;
@@ -76,11 +75,12 @@ static void print_exceptions(const json_t *answer) {
     size_t i;
     json_t *x;
     json_array_foreach(json_object_get(answer, "exceptions"), i, x) {
-        static const char *const names[] = {"exception", "symbol", "instruction", "receive_error",
-                                            "phase"};
-        printf("tile %lld (row %lld, column %lld, sub %lld) context %lld pc 0x%05llx",
-               number_of(x, "tile"), number_of(x, "row"), number_of(x, "column"),
-               number_of(x, "sub"), number_of(x, "context"), number_of(x, "pc"));
+        static const char *const names[] = {
+            "exception", "symbol", "instruction", "receive_error", "phase"};
+        printf(
+            "tile %lld (row %lld, column %lld, sub %lld) context %lld pc 0x%05llx",
+            number_of(x, "tile"), number_of(x, "row"), number_of(x, "column"), number_of(x, "sub"),
+            number_of(x, "context"), number_of(x, "pc"));
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
             const char *text = json_string_value(json_object_get(x, names[k]));
             if (text != NULL) {
@@ -109,11 +109,12 @@ int cmd_tile_status(const struct args *a, struct err *err) {
     }
     print_map(map);
     const json_t *tiles = json_object_get(answer, "tiles");
-    printf(". waiting or idle %lld   r running %lld   c complete %lld   s stopped %lld   "
-           "E excepted %lld   X receive error %lld\n",
-           number_of(tiles, "waiting"), number_of(tiles, "running"), number_of(tiles, "complete"),
-           number_of(tiles, "stopped"), number_of(tiles, "excepted"),
-           number_of(answer, "receive_errors"));
+    printf(
+        ". waiting or idle %lld   r running %lld   c complete %lld   s stopped %lld   "
+        "E excepted %lld   X receive error %lld\n",
+        number_of(tiles, "waiting"), number_of(tiles, "running"), number_of(tiles, "complete"),
+        number_of(tiles, "stopped"), number_of(tiles, "excepted"),
+        number_of(answer, "receive_errors"));
     print_exceptions(answer);
     return 0;
 }
@@ -177,7 +178,8 @@ int cmd_tile_read(const struct args *a, struct err *err) {
 }
 
 /* A label before each symbol, as its place in the listing comes. */
-static void print_listing(const json_t *answer, const uint8_t *bytes, size_t n, enum isa_unit unit) {
+static void
+print_listing(const json_t *answer, const uint8_t *bytes, size_t n, enum isa_unit unit) {
     uint32_t start = (uint32_t)number_of(answer, "addr");
     size_t at = 0;
     size_t i;
@@ -240,9 +242,10 @@ int cmd_tile_regs(const struct args *a, struct err *err) {
     }
     const char *symbol = json_string_value(json_object_get(answer, "symbol"));
     const char *exception = json_string_value(json_object_get(answer, "exception"));
-    printf("tile %u (row %lld, column %lld, sub %lld) context %d: %s", tile,
-           number_of(answer, "row"), number_of(answer, "column"), number_of(answer, "sub"),
-           (int)context, states[number_of(answer, "state") & 3]);
+    printf(
+        "tile %u (row %lld, column %lld, sub %lld) context %d: %s", tile, number_of(answer, "row"),
+        number_of(answer, "column"), number_of(answer, "sub"), (int)context,
+        states[number_of(answer, "state") & 3]);
     if (exception != NULL && strcmp(exception, "NONE") != 0) {
         fputs(", exception ", stdout);
         output_text(stdout, exception);
@@ -255,8 +258,9 @@ int cmd_tile_regs(const struct args *a, struct err *err) {
     printf("  status 0x%llx\n", number_of(answer, "status"));
     const json_t *m = json_object_get(answer, "m");
     for (size_t i = 0; i < M_REGISTERS; i++) {
-        printf("$m%-2zu %08x%s", i, (unsigned)json_integer_value(json_array_get(m, i)),
-               i % 4 == 3 ? "\n" : "   ");
+        printf(
+            "$m%-2zu %08x%s", i, (unsigned)json_integer_value(json_array_get(m, i)),
+            i % 4 == 3 ? "\n" : "   ");
     }
     return 0;
 }

@@ -181,14 +181,10 @@ int follow_result(const json_t *job, struct err *err) {
         return -err->code;
     }
     switch (state) {
-    case PROTO_STATE_CANCELLED:
-        return err_set(err, ERR_CANCELLED, NULL);
-    case PROTO_STATE_TIMED_OUT:
-        return err_set(err, ERR_RUN_TIMEOUT, "the job ran out of time");
-    case PROTO_STATE_INTERRUPTED:
-        return err_set(err, ERR_INTERRUPTED, NULL);
-    default:
-        return err_set(err, ERR_INTERNAL, "the job is %s and says nothing more", word);
+    case PROTO_STATE_CANCELLED: return err_set(err, ERR_CANCELLED, NULL);
+    case PROTO_STATE_TIMED_OUT: return err_set(err, ERR_RUN_TIMEOUT, "the job ran out of time");
+    case PROTO_STATE_INTERRUPTED: return err_set(err, ERR_INTERRUPTED, NULL);
+    default: return err_set(err, ERR_INTERNAL, "the job is %s and says nothing more", word);
     }
 }
 

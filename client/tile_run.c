@@ -89,33 +89,17 @@ static int add_pair(const char *what, const char *text, struct list *list, struc
 
 static int take_option(struct run *r, int c, const char *value, struct err *err) {
     switch (c) {
-    case 'e':
-        r->entry = value;
-        return 0;
-    case 'r':
-        return add_pair("reg", value, &r->regs, err);
-    case 'm':
-        return add_pair("mem", value, &r->mems, err);
-    case 'd':
-        return add_pair("dump", value, &r->dumps, err);
-    case 'D':
-        return add_pair("define", value, &r->defs, err);
-    case 'a':
-        return parse_number("--addr", value, TARGET_MEM_END - 4, &r->addr, err);
-    case 'c':
-        return parse_number("--cycles", value, UINT64_MAX / 2, &r->cycles, err);
-    case 'w':
-        r->is_worker = true;
-        return 0;
-    case 'z':
-        r->zero = true;
-        return 0;
-    case 't':
-        r->trace = true;
-        return 0;
-    default:
-        r->help = true;
-        return 0;
+    case 'e': r->entry = value; return 0;
+    case 'r': return add_pair("reg", value, &r->regs, err);
+    case 'm': return add_pair("mem", value, &r->mems, err);
+    case 'd': return add_pair("dump", value, &r->dumps, err);
+    case 'D': return add_pair("define", value, &r->defs, err);
+    case 'a': return parse_number("--addr", value, TARGET_MEM_END - 4, &r->addr, err);
+    case 'c': return parse_number("--cycles", value, UINT64_MAX / 2, &r->cycles, err);
+    case 'w': r->is_worker = true; return 0;
+    case 'z': r->zero = true; return 0;
+    case 't': r->trace = true; return 0;
+    default: r->help = true; return 0;
     }
 }
 

@@ -315,16 +315,12 @@ static enum proto_state end_state(const struct err *err) {
         return PROTO_STATE_SUCCEEDED;
     }
     switch (err->code) {
-    case ERR_CANCELLED:
-        return PROTO_STATE_CANCELLED;
+    case ERR_CANCELLED: return PROTO_STATE_CANCELLED;
     case ERR_COMPILE_TIMEOUT:
     case ERR_RUN_TIMEOUT:
-    case ERR_TIMEOUT:
-        return PROTO_STATE_TIMED_OUT;
-    case ERR_INTERRUPTED:
-        return PROTO_STATE_INTERRUPTED;
-    default:
-        return PROTO_STATE_FAILED;
+    case ERR_TIMEOUT: return PROTO_STATE_TIMED_OUT;
+    case ERR_INTERRUPTED: return PROTO_STATE_INTERRUPTED;
+    default: return PROTO_STATE_FAILED;
     }
 }
 

@@ -64,15 +64,14 @@ static int read_number(
             err, ERR_INVALID, name,
             high < TARGET_MEM_BASE ? "%s: '%.40s' is no number from %llu to %llu"
                                    : "%s: '%.40s' is no number from 0x%llx to 0x%llx",
-            name, text,
-            (unsigned long long)low, (unsigned long long)high);
+            name, text, (unsigned long long)low, (unsigned long long)high);
     }
     *ret = (uint32_t)value;
     return 0;
 }
 
-static struct tile_look *look_new(
-    struct request *r, int (*look)(struct runner_look *l, struct device *d, struct err *err)) {
+static struct tile_look *
+look_new(struct request *r, int (*look)(struct runner_look *l, struct device *d, struct err *err)) {
     struct tile_look *l = calloc(1, sizeof *l);
     if (l == NULL) {
         struct err err;
@@ -167,21 +166,23 @@ void on_tile_memory(struct request *r) {
         return;
     }
     const char *addr = request_query(r, "addr");
-    int result = addr != NULL ? 0 : err_at(&err, ERR_INVALID, "addr", "addr: an address is expected");
-    result = result < 0 ? result
-                        : read_number(
-                              r, "tile", r->match.params[0], 0, TARGET_TILES - 1, 0, &l->tile, &err);
-    result = result < 0 ? result
-                        : read_number(
-                              r, "addr", addr, TARGET_MEM_BASE, TARGET_MEM_END - 4, 0, &l->addr,
-                              &err);
+    int result =
+        addr != NULL ? 0 : err_at(&err, ERR_INVALID, "addr", "addr: an address is expected");
+    result =
+        result < 0
+            ? result
+            : read_number(r, "tile", r->match.params[0], 0, TARGET_TILES - 1, 0, &l->tile, &err);
+    result =
+        result < 0
+            ? result
+            : read_number(r, "addr", addr, TARGET_MEM_BASE, TARGET_MEM_END - 4, 0, &l->addr, &err);
     uint32_t most = (TARGET_MEM_END - l->addr) / 4;
     most = most < DEVICE_LOOK_WORDS ? most : DEVICE_LOOK_WORDS;
     uint32_t fallback = most < DEFAULT_WORDS ? most : DEFAULT_WORDS;
-    result = result < 0 ? result
-                        : read_number(
-                              r, "words", request_query(r, "words"), 1, most, fallback, &l->words,
-                              &err);
+    result = result < 0
+                 ? result
+                 : read_number(
+                       r, "words", request_query(r, "words"), 1, most, fallback, &l->words, &err);
     if (result == 0 && l->addr % 4 != 0) {
         result = err_at(&err, ERR_INVALID, "addr", "addr: 0x%x is no multiple of 4", l->addr);
     }
@@ -203,8 +204,8 @@ static int look_at_registers(struct runner_look *look, struct device *d, struct 
     if (r < 0) {
         return r;
     }
-    bool has_symbol = device_tile_symbols(d, l->tile, found.pc, 4, &symbol, 1) > 0 &&
-                      symbol.addr <= found.pc;
+    bool has_symbol =
+        device_tile_symbols(d, l->tile, found.pc, 4, &symbol, 1) > 0 && symbol.addr <= found.pc;
     json_t *m = json_array();
     for (int i = 0; i < DEVICE_M_REGISTERS; i++) {
         json_array_append_new(m, json_integer(found.m[i]));
@@ -228,8 +229,8 @@ void on_tile_registers(struct request *r) {
         return;
     }
     if (read_number(r, "tile", r->match.params[0], 0, TARGET_TILES - 1, 0, &l->tile, &err) < 0 ||
-        read_number(
-            r, "context", request_query(r, "context"), 0, CONTEXTS - 1, 0, &context, &err) < 0) {
+        read_number(r, "context", request_query(r, "context"), 0, CONTEXTS - 1, 0, &context, &err) <
+            0) {
         reply_err(r, &err);
         look_free(l);
         return;

@@ -364,42 +364,24 @@ static const struct {
 
 static int run(struct cursor *c, enum what what, const char *word) {
     switch (what) {
-    case LONG:
-        return data_list(c, 4, false);
-    case SHORT:
-        return data_list(c, 2, false);
-    case BYTE:
-        return data_list(c, 1, false);
-    case QUAD:
-        return data_list(c, 8, false);
-    case HALF:
-        return data_list(c, 2, true);
-    case FLOAT:
-        return data_list(c, 4, true);
-    case DOUBLE:
-        return data_list(c, 8, true);
-    case ASCII:
-        return text_list(c, false);
-    case ASCIZ:
-        return text_list(c, true);
-    case SKIP:
-        return skip(c);
-    case P2ALIGN:
-        return align_directive(c, true);
-    case BALIGN:
-        return align_directive(c, false);
-    case SECTION:
-        return section_directive(c);
-    case NAMED:
-        return section_switch(c->as, word);
-    case SUPERVISOR:
-        return unit_directive(c, ISA_SUPERVISOR);
-    case WORKER:
-        return unit_directive(c, ISA_WORKER);
-    case ERROR:
-        return error_directive(c);
-    case IGNORE:
-        return 0;
+    case LONG: return data_list(c, 4, false);
+    case SHORT: return data_list(c, 2, false);
+    case BYTE: return data_list(c, 1, false);
+    case QUAD: return data_list(c, 8, false);
+    case HALF: return data_list(c, 2, true);
+    case FLOAT: return data_list(c, 4, true);
+    case DOUBLE: return data_list(c, 8, true);
+    case ASCII: return text_list(c, false);
+    case ASCIZ: return text_list(c, true);
+    case SKIP: return skip(c);
+    case P2ALIGN: return align_directive(c, true);
+    case BALIGN: return align_directive(c, false);
+    case SECTION: return section_directive(c);
+    case NAMED: return section_switch(c->as, word);
+    case SUPERVISOR: return unit_directive(c, ISA_SUPERVISOR);
+    case WORKER: return unit_directive(c, ISA_WORKER);
+    case ERROR: return error_directive(c);
+    case IGNORE: return 0;
     }
     return 0;
 }

@@ -28,63 +28,25 @@ const struct expr *expr_const(struct arena *a, int64_t k) {
 static bool apply(enum expr_op op, int64_t x, int64_t y, int64_t *ret) {
     uint64_t a = (uint64_t)x, b = (uint64_t)y;
     switch (op) {
-    case EXPR_MUL:
-        *ret = (int64_t)(a * b);
-        return true;
-    case EXPR_ADD:
-        *ret = (int64_t)(a + b);
-        return true;
-    case EXPR_SUB:
-        *ret = (int64_t)(a - b);
-        return true;
-    case EXPR_DIV:
-        *ret = y == -1 ? (int64_t)(0 - a) : y != 0 ? x / y : 0;
-        return y != 0;
-    case EXPR_MOD:
-        *ret = y == -1 || y == 0 ? 0 : x % y;
-        return y != 0;
-    case EXPR_SHL:
-        *ret = b < 64 ? (int64_t)(a << b) : 0;
-        return b < 64;
-    case EXPR_SHR:
-        *ret = b < 64 ? x >> b : 0;
-        return b < 64;
-    case EXPR_LT:
-        *ret = x < y;
-        return true;
-    case EXPR_LE:
-        *ret = x <= y;
-        return true;
-    case EXPR_GT:
-        *ret = x > y;
-        return true;
-    case EXPR_GE:
-        *ret = x >= y;
-        return true;
-    case EXPR_EQ:
-        *ret = x == y;
-        return true;
-    case EXPR_NE:
-        *ret = x != y;
-        return true;
-    case EXPR_AND:
-        *ret = x & y;
-        return true;
-    case EXPR_XOR:
-        *ret = x ^ y;
-        return true;
-    case EXPR_OR:
-        *ret = x | y;
-        return true;
-    case EXPR_LAND:
-        *ret = x != 0 && y != 0;
-        return true;
-    case EXPR_LOR:
-        *ret = x != 0 || y != 0;
-        return true;
-    default:
-        *ret = 0;
-        return false;
+    case EXPR_MUL: *ret = (int64_t)(a * b); return true;
+    case EXPR_ADD: *ret = (int64_t)(a + b); return true;
+    case EXPR_SUB: *ret = (int64_t)(a - b); return true;
+    case EXPR_DIV: *ret = y == -1 ? (int64_t)(0 - a) : y != 0 ? x / y : 0; return y != 0;
+    case EXPR_MOD: *ret = y == -1 || y == 0 ? 0 : x % y; return y != 0;
+    case EXPR_SHL: *ret = b < 64 ? (int64_t)(a << b) : 0; return b < 64;
+    case EXPR_SHR: *ret = b < 64 ? x >> b : 0; return b < 64;
+    case EXPR_LT: *ret = x < y; return true;
+    case EXPR_LE: *ret = x <= y; return true;
+    case EXPR_GT: *ret = x > y; return true;
+    case EXPR_GE: *ret = x >= y; return true;
+    case EXPR_EQ: *ret = x == y; return true;
+    case EXPR_NE: *ret = x != y; return true;
+    case EXPR_AND: *ret = x & y; return true;
+    case EXPR_XOR: *ret = x ^ y; return true;
+    case EXPR_OR: *ret = x | y; return true;
+    case EXPR_LAND: *ret = x != 0 && y != 0; return true;
+    case EXPR_LOR: *ret = x != 0 || y != 0; return true;
+    default: *ret = 0; return false;
     }
 }
 
@@ -197,9 +159,7 @@ static int eval(struct evaluation *ev, const struct expr *e, struct value *ret) 
         return eval_fail(ev, e, "expression has too many terms");
     }
     switch ((enum expr_op)e->op) {
-    case EXPR_CONST:
-        *ret = (struct value){.kind = VALUE_CONST, .k = e->k};
-        return 0;
+    case EXPR_CONST: *ret = (struct value){.kind = VALUE_CONST, .k = e->k}; return 0;
     case EXPR_LOC:
         *ret = (struct value){.kind = VALUE_LOC, .k = e->k, .section = e->section};
         if (ev->r->section_addrs != NULL) {
@@ -207,8 +167,7 @@ static int eval(struct evaluation *ev, const struct expr *e, struct value *ret) 
             ret->k += ev->r->section_addrs[e->section];
         }
         return 0;
-    case EXPR_SYMBOL:
-        return eval_symbol(ev, e, ret);
+    case EXPR_SYMBOL: return eval_symbol(ev, e, ret);
     case EXPR_NEG:
     case EXPR_NOT:
     case EXPR_LNOT: {
@@ -227,8 +186,7 @@ static int eval(struct evaluation *ev, const struct expr *e, struct value *ret) 
         }
         return eval(ev, ret->kind == VALUE_LOC || ret->k != 0 ? e->b : e->c, ret);
     }
-    default:
-        return eval_binary(ev, e, ret);
+    default: return eval_binary(ev, e, ret);
     }
 }
 

@@ -186,35 +186,21 @@ static float f32_of_bits(uint32_t bits) {
 double tensor_get(enum dtype t, const uint8_t *bytes, uint64_t index) {
     const uint8_t *p = bytes + index * dtype_bytes(t);
     switch (t) {
-    case DTYPE_BOOL:
-        return p[0] != 0;
-    case DTYPE_INT8:
-        return (int8_t)p[0];
-    case DTYPE_UINT8:
-        return p[0];
-    case DTYPE_INT16:
-        return (int16_t)load_le16(p);
-    case DTYPE_UINT16:
-        return load_le16(p);
-    case DTYPE_INT32:
-        return (int32_t)load_le32(p);
-    case DTYPE_UINT32:
-        return load_le32(p);
-    case DTYPE_INT64:
-        return (double)(int64_t)load_le64(p);
-    case DTYPE_UINT64:
-        return (double)load_le64(p);
-    case DTYPE_FLOAT16:
-        return (double)f16_to_f32(load_le16(p));
-    case DTYPE_BFLOAT16:
-        return (double)bf16_to_f32(load_le16(p));
-    case DTYPE_FLOAT:
-        return (double)f32_of_bits(load_le32(p));
-    case DTYPE_DOUBLE:
-        return f64_of_bits(load_le64(p));
+    case DTYPE_BOOL: return p[0] != 0;
+    case DTYPE_INT8: return (int8_t)p[0];
+    case DTYPE_UINT8: return p[0];
+    case DTYPE_INT16: return (int16_t)load_le16(p);
+    case DTYPE_UINT16: return load_le16(p);
+    case DTYPE_INT32: return (int32_t)load_le32(p);
+    case DTYPE_UINT32: return load_le32(p);
+    case DTYPE_INT64: return (double)(int64_t)load_le64(p);
+    case DTYPE_UINT64: return (double)load_le64(p);
+    case DTYPE_FLOAT16: return (double)f16_to_f32(load_le16(p));
+    case DTYPE_BFLOAT16: return (double)bf16_to_f32(load_le16(p));
+    case DTYPE_FLOAT: return (double)f32_of_bits(load_le32(p));
+    case DTYPE_DOUBLE: return f64_of_bits(load_le64(p));
     case DTYPE_NONE:
-    case DTYPE_COUNT:
-        break;
+    case DTYPE_COUNT: break;
     }
     return NAN;
 }
@@ -258,41 +244,20 @@ static void put_float(enum dtype t, uint8_t *p, double value) {
 void tensor_put(enum dtype t, uint8_t *bytes, uint64_t index, double value) {
     uint8_t *p = bytes + index * dtype_bytes(t);
     switch (t) {
-    case DTYPE_BOOL:
-        p[0] = value != 0;
-        break;
-    case DTYPE_INT8:
-        p[0] = (uint8_t)saturate(value, 8, true);
-        break;
-    case DTYPE_UINT8:
-        p[0] = (uint8_t)saturate(value, 8, false);
-        break;
-    case DTYPE_INT16:
-        store_le16(p, (uint16_t)saturate(value, 16, true));
-        break;
-    case DTYPE_UINT16:
-        store_le16(p, (uint16_t)saturate(value, 16, false));
-        break;
-    case DTYPE_INT32:
-        store_le32(p, (uint32_t)saturate(value, 32, true));
-        break;
-    case DTYPE_UINT32:
-        store_le32(p, (uint32_t)saturate(value, 32, false));
-        break;
-    case DTYPE_INT64:
-        store_le64(p, saturate(value, 64, true));
-        break;
-    case DTYPE_UINT64:
-        store_le64(p, saturate(value, 64, false));
-        break;
+    case DTYPE_BOOL: p[0] = value != 0; break;
+    case DTYPE_INT8: p[0] = (uint8_t)saturate(value, 8, true); break;
+    case DTYPE_UINT8: p[0] = (uint8_t)saturate(value, 8, false); break;
+    case DTYPE_INT16: store_le16(p, (uint16_t)saturate(value, 16, true)); break;
+    case DTYPE_UINT16: store_le16(p, (uint16_t)saturate(value, 16, false)); break;
+    case DTYPE_INT32: store_le32(p, (uint32_t)saturate(value, 32, true)); break;
+    case DTYPE_UINT32: store_le32(p, (uint32_t)saturate(value, 32, false)); break;
+    case DTYPE_INT64: store_le64(p, saturate(value, 64, true)); break;
+    case DTYPE_UINT64: store_le64(p, saturate(value, 64, false)); break;
     case DTYPE_FLOAT16:
     case DTYPE_BFLOAT16:
     case DTYPE_FLOAT:
-    case DTYPE_DOUBLE:
-        put_float(t, p, value);
-        break;
+    case DTYPE_DOUBLE: put_float(t, p, value); break;
     case DTYPE_NONE:
-    case DTYPE_COUNT:
-        break;
+    case DTYPE_COUNT: break;
     }
 }

@@ -140,12 +140,9 @@ int stmt_step(struct cache *c, sqlite3_stmt *s, struct err *err) {
         return r;
     }
     switch (sqlite3_step(s)) {
-    case SQLITE_ROW:
-        return 1;
-    case SQLITE_DONE:
-        return 0;
-    default:
-        return schema_sql_error(sqlite3_db_handle(s), "state database", err);
+    case SQLITE_ROW: return 1;
+    case SQLITE_DONE: return 0;
+    default: return schema_sql_error(sqlite3_db_handle(s), "state database", err);
     }
 }
 

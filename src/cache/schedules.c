@@ -102,11 +102,11 @@ static bool schedules_merge(struct cache *c, sqlite3_stmt *from) {
     sqlite3_stmt *to = NULL;
     sqlite3_stmt *trim = NULL;
     sqlite3 *db = c->schedules;
-    bool good = sqlite3_prepare_v2(
-                    db, "INSERT OR IGNORE INTO schedule VALUES (?1, ?2)", -1, &to, NULL) ==
-                    SQLITE_OK &&
-                sqlite3_prepare_v2(db, schedule_trim, -1, &trim, NULL) == SQLITE_OK &&
-                sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
+    bool good =
+        sqlite3_prepare_v2(db, "INSERT OR IGNORE INTO schedule VALUES (?1, ?2)", -1, &to, NULL) ==
+            SQLITE_OK &&
+        sqlite3_prepare_v2(db, schedule_trim, -1, &trim, NULL) == SQLITE_OK &&
+        sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK;
     if (good) {
         sqlite3_bind_int64(trim, 1, STORE_MAX_BYTES);
         good = schedules_copy(from, to) && sqlite3_step(trim) == SQLITE_DONE;

@@ -9,28 +9,28 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *compile_options_json(const struct compile_options *o, struct arena *a)
-{
-    return arena_printf(a, "{\"accumulate\":\"%s\",\"tiles\":%u}",
-        o->accumulate == ACCUMULATE_F16 ? "f16" : "f32", o->tiles);
+const char *compile_options_json(const struct compile_options *o, struct arena *a) {
+    return arena_printf(
+        a, "{\"accumulate\":\"%s\",\"tiles\":%u}", o->accumulate == ACCUMULATE_F16 ? "f16" : "f32",
+        o->tiles);
 }
 
-int compile_options_check(const struct compile_options *o, struct err *err)
-{
+int compile_options_check(const struct compile_options *o, struct err *err) {
     if (o->tiles < 1 || o->tiles > TARGET_TILES) {
-        return err_at(err, ERR_INVALID, "/options/tiles", "tiles %u, allowed are 1 to %d", o->tiles,
+        return err_at(
+            err, ERR_INVALID, "/options/tiles", "tiles %u, allowed are 1 to %d", o->tiles,
             TARGET_TILES);
     }
     if (o->accumulate != ACCUMULATE_F32) {
-        return err_at(err, ERR_INVALID, "/options/accumulate",
+        return err_at(
+            err, ERR_INVALID, "/options/accumulate",
             "accumulate 'f16' has no kernel, allowed is 'f32'");
     }
     return 0;
 }
 
-void compile_event(struct compile_state *s, const char *event, const char *message,
-    const char *fields, ...)
-{
+void compile_event(
+    struct compile_state *s, const char *event, const char *message, const char *fields, ...) {
     if (s->job->event == NULL) {
         return;
     }
@@ -46,16 +46,14 @@ void compile_event(struct compile_state *s, const char *event, const char *messa
     }
 }
 
-static double now_ms(void)
-{
+static double now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
 /* Whether `stage` is one of the comma-separated names. */
-static bool is_listed(const char *list, const char *stage)
-{
+static bool is_listed(const char *list, const char *stage) {
     size_t n = stage != NULL ? strlen(stage) : 0;
     for (const char *at = list; n > 0 && at != NULL && *at != '\0';) {
         size_t length = strcspn(at, ",");
@@ -67,8 +65,7 @@ static bool is_listed(const char *list, const char *stage)
     return false;
 }
 
-static int run_pass(struct compile_state *s, const struct compile_pass *p, struct err *err)
-{
+static int run_pass(struct compile_state *s, const struct compile_pass *p, struct err *err) {
     if ((s->made & p->needs) != p->needs) {
         return err_set(err, ERR_INTERNAL, "pass %s runs before what it needs", p->name);
     }
@@ -82,23 +79,23 @@ static int run_pass(struct compile_state *s, const struct compile_pass *p, struc
         arena_rewind(&s->scratch, mark);
     }
     double elapsed = now_ms() - start;
-    compile_event(s, "package.phase", "package build phase finished",
+    compile_event(
+        s, "package.phase", "package build phase finished",
         "\"phase\":\"%s\",\"elapsed_ms\":%.3f,\"success\":%s", p->name, elapsed,
         rc == 0 ? "true" : "false");
     if (rc != 0) {
         return rc;
     }
     s->made |= p->makes;
-    s->result->passes[s->result->pass_count++] = (struct compile_pass_time){
-        p->name, elapsed, s->arena.peak_bytes + s->scratch.peak_bytes};
+    s->result->passes[s->result->pass_count++] =
+        (struct compile_pass_time){p->name, elapsed, s->arena.peak_bytes + s->scratch.peak_bytes};
     if (p->print != NULL && is_listed(s->job->print, p->stage)) {
         p->print(s, s->job->print_to);
     }
     return 0;
 }
 
-static int write_package(struct compile_state *s, struct err *err)
-{
+static int write_package(struct compile_state *s, struct err *err) {
     const char *path = s->job->package_path;
     compile_event(s, "package.write", "writing application package", "\"tiles\":%d", TARGET_TILES);
     int rc = package_write(s->package, path, &s->result->digest, err);
@@ -111,20 +108,20 @@ static int write_package(struct compile_state *s, struct err *err)
         return err_set(err, ERR_IO, "package file vanished while it was written");
     }
     s->result->bytes = (uint64_t)st.st_size;
-    compile_event(s, "package.written", "application package written", "\"bytes\":%llu",
+    compile_event(
+        s, "package.written", "application package written", "\"bytes\":%llu",
         (unsigned long long)s->result->bytes);
     return 0;
 }
 
-static int out_of_memory(const struct compile_state *s, struct err *err)
-{
-    return err_set(err, ERR_COMPILE_OOM, "pass %s needs more than the %llu bytes allowed", s->at,
+static int out_of_memory(const struct compile_state *s, struct err *err) {
+    return err_set(
+        err, ERR_COMPILE_OOM, "pass %s needs more than the %llu bytes allowed", s->at,
         (unsigned long long)(s->arena.limit_bytes + s->scratch.limit_bytes));
 }
 
 /* The state lies behind a pointer that does not change: it is intact after a jump. */
-static int run_passes(struct compile_state *s, struct err *err)
-{
+static int run_passes(struct compile_state *s, struct err *err) {
     if (ARENA_RECOVER(&s->arena)) {
         return out_of_memory(s, err);
     }
@@ -142,8 +139,7 @@ static int run_passes(struct compile_state *s, struct err *err)
     return write_package(s, err);
 }
 
-int compile_run(const struct compile_job *job, struct compile_result *ret, struct err *err)
-{
+int compile_run(const struct compile_job *job, struct compile_result *ret, struct err *err) {
     struct err local = {0};
     err = err != NULL ? err : &local;
     int rc = compile_options_check(&job->options, err);

@@ -34,16 +34,16 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-#define COMPILE_MAX_FINALISTS   4
-#define COMPILE_MAX_PASSES      32
-#define COMPILE_DEFAULT_TILES   64
-#define COMPILE_DEFAULT_MEMORY  (2ull << 30)
+#define COMPILE_MAX_FINALISTS  4
+#define COMPILE_MAX_PASSES     32
+#define COMPILE_DEFAULT_TILES  64
+#define COMPILE_DEFAULT_MEMORY (2ull << 30)
 
 enum compile_accumulate { ACCUMULATE_F32, ACCUMULATE_F16 };
 
 /* Options that change code. */
 struct compile_options {
-    uint32_t tiles;                    /* first N logical tiles, 1..1472 */
+    uint32_t tiles; /* first N logical tiles, 1..1472 */
     enum compile_accumulate accumulate;
 };
 
@@ -53,45 +53,45 @@ const char *compile_options_json(const struct compile_options *o, struct arena *
 int compile_options_check(const struct compile_options *o, struct err *err);
 
 /* fields_json: one JSON object, borrowed during the call. */
-typedef void compile_event_fn(
-    void *arg, const char *event, const char *message, const char *fields_json);
+typedef void
+compile_event_fn(void *arg, const char *event, const char *message, const char *fields_json);
 
 struct compile_job {
-    const struct graph *graph;    /* canonical, borrowed */
+    const struct graph *graph; /* canonical, borrowed */
     struct compile_options options;
-    const char *key;              /* 64 hex, borrowed */
-    const char *compiler_id;      /* 64 hex, borrowed */
-    const char *package_path;     /* new file */
-    const char *schedules_path;   /* stored schedules, read only; NULL or unreadable = none */
+    const char *key;                   /* 64 hex, borrowed */
+    const char *compiler_id;           /* 64 hex, borrowed */
+    const char *package_path;          /* new file */
+    const char *schedules_path;        /* stored schedules, read only; NULL or unreadable = none */
     const char *staged_schedules_path; /* new file for those made here, NULL = not wanted */
-    uint64_t memory_bytes;        /* limit of both arenas together, 0 = default */
-    uint64_t fail_after;          /* test hook of the main arena (base/arena.h), 0 = off */
-    compile_event_fn *event;      /* may be NULL */
+    uint64_t memory_bytes;             /* limit of both arenas together, 0 = default */
+    uint64_t fail_after;               /* test hook of the main arena (base/arena.h), 0 = off */
+    compile_event_fn *event;           /* may be NULL */
     void *event_arg;
-    const char *print;            /* stages to print, comma-separated ("plan,place"), or NULL */
-    FILE *print_to;               /* borrowed; required with print */
+    const char *print; /* stages to print, comma-separated ("plan,place"), or NULL */
+    FILE *print_to;    /* borrowed; required with print */
 };
 
 struct compile_pass_time {
-    const char *name;             /* static */
+    const char *name; /* static */
     double elapsed_ms;
-    uint64_t peak_bytes;          /* of both arenas */
+    uint64_t peak_bytes; /* of both arenas */
 };
 
 struct compile_result {
     struct digest digest;
-    uint64_t bytes;               /* of the package file */
+    uint64_t bytes; /* of the package file */
     struct compile_pass_time passes[COMPILE_MAX_PASSES];
     uint32_t pass_count;
-    uint32_t tiles;               /* option */
-    uint32_t active_tiles;        /* that run kernels or exchange */
-    uint32_t exchange_phases;     /* the sum of the next three */
-    uint32_t phases_scheduled;    /* order made by this compile */
-    uint32_t phases_replayed;     /* order read from schedules_path */
-    uint32_t phases_refused;      /* order did not suit the addresses: searched with them */
-    uint32_t kernel_calls;        /* over all tiles */
-    uint64_t estimated_cycles;    /* compute + scheduled exchange + barriers of one run */
-    uint64_t exchange_cycles;     /* the exchange part of it, barriers included */
+    uint32_t tiles;            /* option */
+    uint32_t active_tiles;     /* that run kernels or exchange */
+    uint32_t exchange_phases;  /* the sum of the next three */
+    uint32_t phases_scheduled; /* order made by this compile */
+    uint32_t phases_replayed;  /* order read from schedules_path */
+    uint32_t phases_refused;   /* order did not suit the addresses: searched with them */
+    uint32_t kernel_calls;     /* over all tiles */
+    uint64_t estimated_cycles; /* compute + scheduled exchange + barriers of one run */
+    uint64_t exchange_cycles;  /* the exchange part of it, barriers included */
     uint32_t finalists, selected;
 };
 

@@ -30,11 +30,11 @@ enum compile_product {
 struct compile_state {
     const struct compile_job *job;
     struct compile_result *result;
-    struct arena arena;   /* owns all products */
-    struct arena scratch; /* rewound after each pass and verifier */
+    struct arena arena;          /* owns all products */
+    struct arena scratch;        /* rewound after each pass and verifier */
     struct schedules *schedules; /* owned */
-    uint32_t made;        /* bits of enum compile_product */
-    const char *at;       /* pass that runs, for messages */
+    uint32_t made;               /* bits of enum compile_product */
+    const char *at;              /* pass that runs, for messages */
     /* Products. */
     struct plan_set *finalists;
     struct tile_graph *tg;
@@ -47,7 +47,7 @@ struct compile_state {
     uint8_t *overflow_elements; /* reserved for code, by logical tile */
     struct placement *placement;
     struct exchange_plan *exchange;
-    bool is_provisional;        /* placement of the finalist is not the final one */
+    bool is_provisional; /* placement of the finalist is not the final one */
     struct emit_code *code;
     struct package *package;
 };
@@ -56,16 +56,17 @@ struct compile_pass {
     const char *name;
     uint32_t needs, makes;
     int (*run)(struct compile_state *s, struct err *err);
-    int (*verify)(struct compile_state *s, struct err *err);  /* NULL: nothing to check */
-    void (*print)(struct compile_state *s, FILE *out);        /* NULL: nothing to show */
-    const char *stage;                                        /* name for --print, or NULL */
+    int (*verify)(struct compile_state *s, struct err *err); /* NULL: nothing to check */
+    void (*print)(struct compile_state *s, FILE *out);       /* NULL: nothing to show */
+    const char *stage;                                       /* name for --print, or NULL */
 };
 
 extern const struct compile_pass compile_passes[];
 extern const uint32_t compile_pass_count;
 
 /* fields: format of one JSON object's members. */
-void compile_event(struct compile_state *s, const char *event, const char *message,
-    const char *fields, ...) __attribute__((format(printf, 4, 5)));
+void compile_event(
+    struct compile_state *s, const char *event, const char *message, const char *fields, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

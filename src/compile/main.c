@@ -73,8 +73,7 @@ static int run_compile(struct worker *w, struct err *err) {
     digest_hex(&done.digest, digest);
     w->result = json_pack(
         "{s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:o}}", "event",
-        "result",
-        "kind", "compile", "key", key, "package", PACKAGE_NAME, "digest", digest, "bytes",
+        "result", "kind", "compile", "key", key, "package", PACKAGE_NAME, "digest", digest, "bytes",
         (json_int_t)done.bytes, "passes", list_passes(&done), "summary", "tiles",
         (json_int_t)done.tiles, "active_tiles", (json_int_t)done.active_tiles, "exchange_phases",
         (json_int_t)done.exchange_phases, "kernel_calls", (json_int_t)done.kernel_calls,
@@ -173,14 +172,10 @@ static int run(struct worker *w, struct err *err) {
         return r;
     }
     switch (w->job.kind) {
-    case WORKER_KEY:
-        return run_key(w, err);
-    case WORKER_COMPILE:
-        return run_compile(w, err);
-    case WORKER_REFERENCE:
-        return run_reference(w, err);
-    case WORKER_VERIFY:
-        break;
+    case WORKER_KEY: return run_key(w, err);
+    case WORKER_COMPILE: return run_compile(w, err);
+    case WORKER_REFERENCE: return run_reference(w, err);
+    case WORKER_VERIFY: break;
     }
     return err_set(err, ERR_INTERNAL, "unknown kind of job");
 }

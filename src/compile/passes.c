@@ -7,14 +7,13 @@
 
 #include "runtime/runtime.h"
 
-static uint64_t program_cycles(const struct tile_graph *tg, const struct exchange_plan *x)
-{
+static uint64_t program_cycles(const struct tile_graph *tg, const struct exchange_plan *x) {
     return tg->compute_cycles + x->horizon_cycles + (uint64_t)PLAN_SYNC_CYCLES * x->phase_count;
 }
 
-static struct place_options place_defaults(const uint8_t *overflow, uint32_t shift)
-{
-    return (struct place_options){.data_base = RT_DATA0,
+static struct place_options place_defaults(const uint8_t *overflow, uint32_t shift) {
+    return (struct place_options){
+        .data_base = RT_DATA0,
         .overflow_elements = overflow,
         .shift = shift,
         .literal_limit = RT_LOADER_IMAGE_END};
@@ -22,8 +21,7 @@ static struct place_options place_defaults(const uint8_t *overflow, uint32_t shi
 
 /* ---- Planning ------------------------------------------------------------------------------ */
 
-static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct err *err)
-{
+static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct err *err) {
     int rc = plan_build(
         s->job->graph, s->job->options.tiles, fill_percent, &s->arena, &s->finalists, err);
     if (rc != 0) {
@@ -31,22 +29,21 @@ static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct
     }
     for (uint32_t i = 0; i < s->finalists->count; i++) {
         const struct plan *p = &s->finalists->finalists[i];
-        compile_event(s, "plan.finalist", "retained operator-plan finalist",
+        compile_event(
+            s, "plan.finalist", "retained operator-plan finalist",
             "\"finalist\":%u,\"values\":%u,\"operations\":%u,\"estimated_cycles\":%llu,"
-            "\"estimated_exchange_cycles\":%llu,\"peak_total_bytes\":%u,\"active_tiles\":%u", i,
-            p->matrix_count, p->step_count, (unsigned long long)p->estimated_cycles,
+            "\"estimated_exchange_cycles\":%llu,\"peak_total_bytes\":%u,\"active_tiles\":%u",
+            i, p->matrix_count, p->step_count, (unsigned long long)p->estimated_cycles,
             (unsigned long long)p->estimated_exchange_cycles, p->peak_bytes, p->active_tiles);
     }
     return 0;
 }
 
-static int run_lower_mid(struct compile_state *s, struct err *err)
-{
+static int run_lower_mid(struct compile_state *s, struct err *err) {
     return make_finalists(s, 100, err);
 }
 
-static int verify_lower_mid(struct compile_state *s, struct err *err)
-{
+static int verify_lower_mid(struct compile_state *s, struct err *err) {
     for (uint32_t i = 0; i < s->finalists->count; i++) {
         if (plan_verify(&s->finalists->finalists[i], err) != 0) {
             return err_wrap(err, "finalist %u", i);
@@ -55,24 +52,23 @@ static int verify_lower_mid(struct compile_state *s, struct err *err)
     return 0;
 }
 
-static void print_lower_mid(struct compile_state *s, FILE *out)
-{
+static void print_lower_mid(struct compile_state *s, FILE *out) {
     for (uint32_t i = 0; i < s->finalists->count; i++) {
         fprintf(out, "finalist %u\n", i);
         plan_print(&s->finalists->finalists[i], out);
     }
 }
 
-static int build_exchange(struct compile_state *s, const struct placement *p,
-    struct exchange_plan **ret, struct err *err)
-{
+static int build_exchange(
+    struct compile_state *s, const struct placement *p, struct exchange_plan **ret,
+    struct err *err) {
     return exchange_build_known(p, schedules_orders(s->schedules), &s->arena, ret, err);
 }
 
 /* Lowers, places and schedules one finalist. */
-static int schedule_finalist(struct compile_state *s, uint32_t i, struct tile_graph **ret_tg,
-    struct placement **ret_place, struct exchange_plan **ret_exchange, struct err *err)
-{
+static int schedule_finalist(
+    struct compile_state *s, uint32_t i, struct tile_graph **ret_tg, struct placement **ret_place,
+    struct exchange_plan **ret_exchange, struct err *err) {
     struct place_options options = place_defaults(NULL, 0);
     const struct plan *p = &s->finalists->finalists[i];
     int rc = lower_build(p, &s->arena, ret_tg, err);
@@ -86,8 +82,7 @@ static int schedule_finalist(struct compile_state *s, uint32_t i, struct tile_gr
 }
 
 /* Takes the finalist with the fewest scheduled cycles; the first failure when all fail. */
-static int choose_finalist(struct compile_state *s, struct err *err)
-{
+static int choose_finalist(struct compile_state *s, struct err *err) {
     struct err first = {0};
     uint64_t best = UINT64_MAX;
     for (uint32_t i = 0; i < s->finalists->count; i++) {
@@ -101,10 +96,11 @@ static int choose_finalist(struct compile_state *s, struct err *err)
             continue;
         }
         uint64_t cycles = program_cycles(tg, exchange);
-        compile_event(s, "plan.scheduled", "scheduled operator-plan finalist",
+        compile_event(
+            s, "plan.scheduled", "scheduled operator-plan finalist",
             "\"finalist\":%u,\"analytical_cycles\":%llu,\"analytical_exchange_cycles\":%llu,"
-            "\"scheduled_exchange_cycles\":%llu,\"refined_cycles\":%llu", i,
-            (unsigned long long)p->estimated_cycles,
+            "\"scheduled_exchange_cycles\":%llu,\"refined_cycles\":%llu",
+            i, (unsigned long long)p->estimated_cycles,
             (unsigned long long)p->estimated_exchange_cycles,
             (unsigned long long)(cycles - tg->compute_cycles), (unsigned long long)cycles);
         if (cycles < best) {
@@ -124,8 +120,7 @@ static int choose_finalist(struct compile_state *s, struct err *err)
 
 /* Plans whose estimate fits may still fail to be placed: elements are coarse. Then plans that fill
  * less are made; the message is that of the first try. */
-static int run_select_finalist(struct compile_state *s, struct err *err)
-{
+static int run_select_finalist(struct compile_state *s, struct err *err) {
     int rc = choose_finalist(s, err);
     struct err ignored;
     for (uint32_t fill = 85; rc == -ERR_DOES_NOT_FIT && fill >= 40; fill -= 15) {
@@ -138,53 +133,49 @@ static int run_select_finalist(struct compile_state *s, struct err *err)
         return rc;
     }
     s->result->finalists = s->finalists->count;
-    compile_event(s, "plan.selected", "selected physically scheduled operator-plan finalist",
+    compile_event(
+        s, "plan.selected", "selected physically scheduled operator-plan finalist",
         "\"selected\":%u", s->result->selected);
-    compile_event(s, "package.lowered", "lowered graph for package construction",
+    compile_event(
+        s, "package.lowered", "lowered graph for package construction",
         "\"logical_shards\":%u,\"exchange_phases\":%u,\"kernel_calls\":%u", s->tg->buffer_count,
         s->tg->exchange_phases, s->tg->vertex_count);
     return 0;
 }
 
-static int verify_tile_graph(struct compile_state *s, struct err *err)
-{
+static int verify_tile_graph(struct compile_state *s, struct err *err) {
     return lower_verify(s->tg, &s->scratch, err);
 }
 
-static void print_tile_graph(struct compile_state *s, FILE *out)
-{
+static void print_tile_graph(struct compile_state *s, FILE *out) {
     lower_print(s->tg, out);
 }
 
 /* ---- Tile code common to all tiles ---------------------------------------------------------- */
 
-static int run_compile_runtime(struct compile_state *s, struct err *err)
-{
+static int run_compile_runtime(struct compile_state *s, struct err *err) {
     return runtime_assemble(&s->arena, &s->runtime, err);
 }
 
-static int run_plan_kernels(struct compile_state *s, struct err *err)
-{
+static int run_plan_kernels(struct compile_state *s, struct err *err) {
     (void)err;
     emit_plan_kernels(s->tg, &s->arena, &s->kernels);
     return 0;
 }
 
-static int run_compile_kernels(struct compile_state *s, struct err *err)
-{
+static int run_compile_kernels(struct compile_state *s, struct err *err) {
     return emit_compile_kernels(&s->kernels, &s->arena, err);
 }
 
-static int run_link_runtime(struct compile_state *s, struct err *err)
-{
+static int run_link_runtime(struct compile_state *s, struct err *err) {
     return emit_link(s->runtime, &s->kernels, &s->arena, &s->text, err);
 }
 
 /* ---- Sizes, placement, exchange -------------------------------------------------------------- */
 
-static struct emit_context context(const struct compile_state *s)
-{
-    return (struct emit_context){.index = &s->index,
+static struct emit_context context(const struct compile_state *s) {
+    return (struct emit_context){
+        .index = &s->index,
         .tg = s->tg,
         .placement = s->placement,
         .exchange = s->exchange,
@@ -193,8 +184,7 @@ static struct emit_context context(const struct compile_state *s)
 }
 
 /* True when some tile's code needs more elements than are reserved; reserves them. */
-static bool reserve_more(struct compile_state *s, const struct emit_layout *l)
-{
+static bool reserve_more(struct compile_state *s, const struct emit_layout *l) {
     bool grew = false;
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         if (l->overflow_elements[t] > s->overflow_elements[t]) {
@@ -205,8 +195,7 @@ static bool reserve_more(struct compile_state *s, const struct emit_layout *l)
     return grew;
 }
 
-static int run_size_tile_code(struct compile_state *s, struct err *err)
-{
+static int run_size_tile_code(struct compile_state *s, struct err *err) {
     emit_index_build(s->tg, &s->arena, &s->index);
     int rc = emit_host_build(s->tg, &s->arena, &s->host, err);
     if (rc != 0) {
@@ -219,16 +208,16 @@ static int run_size_tile_code(struct compile_state *s, struct err *err)
     }
     s->overflow_elements = ARENA_ARRAY(&s->arena, uint8_t, TARGET_TILES);
     s->is_provisional = reserve_more(s, s->layout);
-    compile_event(s, "package.support_memory", "allocated package support memory",
+    compile_event(
+        s, "package.support_memory", "allocated package support memory",
         "\"linked_end\":%u,\"profile_bytes\":%u,\"exchange_table_bytes\":%u,\"host_code_bytes\":%u,"
-        "\"generated_code_bytes\":%u,\"code_address\":%u", RT_TEXT_BASE + s->text->size,
-        4 * PACKAGE_PROFILE_WORDS, s->layout->max_row_bytes, s->layout->max_table_bytes,
-        s->layout->max_program_bytes, RT_TEXT_BASE + s->text->size);
+        "\"generated_code_bytes\":%u,\"code_address\":%u",
+        RT_TEXT_BASE + s->text->size, 4 * PACKAGE_PROFILE_WORDS, s->layout->max_row_bytes,
+        s->layout->max_table_bytes, s->layout->max_program_bytes, RT_TEXT_BASE + s->text->size);
     return 0;
 }
 
-static int run_place_storage(struct compile_state *s, struct err *err)
-{
+static int run_place_storage(struct compile_state *s, struct err *err) {
     if (!s->is_provisional) {
         s->placement->options.overflow_elements = s->overflow_elements;
         return 0; /* no code in data elements: the finalist's placement is the final one */
@@ -237,26 +226,24 @@ static int run_place_storage(struct compile_state *s, struct err *err)
     return place_build(s->tg, &options, &s->arena, &s->placement, err);
 }
 
-static int verify_placement(struct compile_state *s, struct err *err)
-{
+static int verify_placement(struct compile_state *s, struct err *err) {
     return place_verify(s->placement, err);
 }
 
-static void print_placement(struct compile_state *s, FILE *out)
-{
+static void print_placement(struct compile_state *s, FILE *out) {
     place_print(s->placement, out);
 }
 
 /* Finalists have made or found the order of every phase; here it met the final addresses. */
-static void report_reuse(struct compile_state *s, const struct exchange_plan *x)
-{
+static void report_reuse(struct compile_state *s, const struct exchange_plan *x) {
     uint32_t phase = 0;
     for (uint32_t i = 0; i < x->level_count; i++) {
         if (x->levels[i].transfer_count == 0) {
             continue;
         }
         if (x->levels[i].origin != EXCHANGE_REFUSED) {
-            compile_event(s, "exchange.reused",
+            compile_event(
+                s, "exchange.reused",
                 "reused exchange optimization after validating relocated rows", "\"phase\":%u",
                 phase);
         }
@@ -264,9 +251,9 @@ static void report_reuse(struct compile_state *s, const struct exchange_plan *x)
     }
 }
 
-static void count_origins(struct compile_state *s)
-{
-    uint32_t *const counts[] = {[EXCHANGE_SCHEDULED] = &s->result->phases_scheduled,
+static void count_origins(struct compile_state *s) {
+    uint32_t *const counts[] = {
+        [EXCHANGE_SCHEDULED] = &s->result->phases_scheduled,
         [EXCHANGE_REPLAYED] = &s->result->phases_replayed,
         [EXCHANGE_REFUSED] = &s->result->phases_refused};
     for (uint32_t i = 0; i < s->exchange->level_count; i++) {
@@ -278,8 +265,7 @@ static void count_origins(struct compile_state *s)
 
 /* Rows depend on addresses and addresses on how much code there is: each turn reserves at least one
  * element more on some tile, so it ends at EMIT_MAX_OVERFLOW at the latest. */
-static int run_lower_exchanges(struct compile_state *s, struct err *err)
-{
+static int run_lower_exchanges(struct compile_state *s, struct err *err) {
     if (!s->is_provisional) {
         report_reuse(s, s->exchange);
         return 0;
@@ -305,20 +291,17 @@ static int run_lower_exchanges(struct compile_state *s, struct err *err)
     }
 }
 
-static int verify_exchange(struct compile_state *s, struct err *err)
-{
+static int verify_exchange(struct compile_state *s, struct err *err) {
     return exchange_plan_verify(s->exchange, &s->scratch, err);
 }
 
-static void print_exchange(struct compile_state *s, FILE *out)
-{
+static void print_exchange(struct compile_state *s, FILE *out) {
     exchange_plan_print(s->exchange, out);
 }
 
 /* The base of interleaved data moved inside its element pair, so that what is sent and what is
  * received in one phase meet less: the best by pressure is scheduled, and taken only if shorter. */
-static int run_optimize_placement(struct compile_state *s, struct err *err)
-{
+static int run_optimize_placement(struct compile_state *s, struct err *err) {
     (void)err;
     struct placement *best = NULL;
     for (uint32_t shift = 4096; s->placement->pressure > 0 && shift < 2 * TARGET_ELEMENT_BYTES;
@@ -343,16 +326,16 @@ static int run_optimize_placement(struct compile_state *s, struct err *err)
     report_reuse(s, trial.exchange);
     struct emit_context c = context(&trial);
     bool accepted = trial.exchange->horizon_cycles < s->exchange->horizon_cycles &&
-        emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
+                    emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
     for (uint32_t t = 0; accepted && t < TARGET_TILES; t++) {
         accepted = trial.layout->overflow_elements[t] <= s->overflow_elements[t];
     }
-    compile_event(s, "exchange.placement", "evaluated exchange placement finalist",
+    compile_event(
+        s, "exchange.placement", "evaluated exchange placement finalist",
         "\"offset\":%u,\"baseline_score\":%llu,\"score\":%llu,\"baseline_cycles\":%llu,"
         "\"candidate_cycles\":%llu,\"row_bytes\":%u,\"row_capacity\":%u,\"accepted\":%s",
-        best->options.shift,
-        (unsigned long long)s->placement->pressure, (unsigned long long)best->pressure,
-        (unsigned long long)s->exchange->horizon_cycles,
+        best->options.shift, (unsigned long long)s->placement->pressure,
+        (unsigned long long)best->pressure, (unsigned long long)s->exchange->horizon_cycles,
         (unsigned long long)trial.exchange->horizon_cycles, trial.exchange->max_row_bytes,
         RT_TEXT_LIMIT - (RT_TEXT_BASE + s->text->size), accepted ? "true" : "false");
     if (accepted) {
@@ -362,16 +345,14 @@ static int run_optimize_placement(struct compile_state *s, struct err *err)
     return 0;
 }
 
-static int verify_final_exchange(struct compile_state *s, struct err *err)
-{
+static int verify_final_exchange(struct compile_state *s, struct err *err) {
     int rc = place_verify(s->placement, err);
     return rc == 0 ? exchange_plan_verify(s->exchange, &s->scratch, err) : rc;
 }
 
 /* ---- Code and images -------------------------------------------------------------------------- */
 
-static int run_prepare_tile_code(struct compile_state *s, struct err *err)
-{
+static int run_prepare_tile_code(struct compile_state *s, struct err *err) {
     uint64_t cycles = program_cycles(s->tg, s->exchange);
     s->result->estimated_cycles = cycles;
     s->result->exchange_cycles = cycles - s->tg->compute_cycles;
@@ -379,50 +360,49 @@ static int run_prepare_tile_code(struct compile_state *s, struct err *err)
     count_origins(s);
     s->result->kernel_calls = s->tg->vertex_count;
     s->result->active_tiles = s->tg->active_count;
-    compile_event(s, "package.cost", "costed final placed program",
+    compile_event(
+        s, "package.cost", "costed final placed program",
         "\"final_cycles\":%llu,\"final_exchange\":%llu", (unsigned long long)cycles,
         (unsigned long long)s->result->exchange_cycles);
     struct emit_context c = context(s);
     return emit_layout_build(&c, &s->arena, &s->layout, err);
 }
 
-static int run_emit_tile_code(struct compile_state *s, struct err *err)
-{
+static int run_emit_tile_code(struct compile_state *s, struct err *err) {
     struct emit_context c = context(s);
     return emit_code_build(&c, s->layout, &s->arena, &s->code, err);
 }
 
-static int verify_code(struct compile_state *s, struct err *err)
-{
+static int verify_code(struct compile_state *s, struct err *err) {
     struct emit_context c = context(s);
     return emit_verify(&c, s->layout, s->code, err);
 }
 
-static void print_code(struct compile_state *s, FILE *out)
-{
+static void print_code(struct compile_state *s, FILE *out) {
     struct emit_context c = context(s);
     emit_print(&c, s->layout, s->code, out);
 }
 
 /* Figures of the program, no times: equal jobs give equal reports. */
-static const char *build_report(struct compile_state *s)
-{
+static const char *build_report(struct compile_state *s) {
     char *levels = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&levels, &size);
     if (out == NULL) {
         return NULL;
     }
-    fprintf(out,
+    fprintf(
+        out,
         "{\"estimated_cycles\":%llu,\"compute_cycles\":%llu,\"exchange_cycles\":%llu,"
         "\"exchange_phases\":%u,\"kernel_calls\":%u,\"active_tiles\":%u,\"finalists\":%u,"
         "\"selected\":%u,\"levels\":[",
-        (unsigned long long)s->result->estimated_cycles,
-        (unsigned long long)s->tg->compute_cycles, (unsigned long long)s->result->exchange_cycles,
-        s->result->exchange_phases, s->result->kernel_calls, s->result->active_tiles,
-        s->result->finalists, s->result->selected);
+        (unsigned long long)s->result->estimated_cycles, (unsigned long long)s->tg->compute_cycles,
+        (unsigned long long)s->result->exchange_cycles, s->result->exchange_phases,
+        s->result->kernel_calls, s->result->active_tiles, s->result->finalists,
+        s->result->selected);
     for (uint32_t i = 0; i < s->tg->level_count; i++) {
-        fprintf(out, "%s{\"exchange\":%u,\"bound\":%u,\"compute\":%llu}", i > 0 ? "," : "",
+        fprintf(
+            out, "%s{\"exchange\":%u,\"bound\":%u,\"compute\":%llu}", i > 0 ? "," : "",
             s->exchange->levels[i].phase.horizon, s->exchange->levels[i].phase.lower_bound,
             (unsigned long long)s->tg->levels[i].compute_cycles);
     }
@@ -438,9 +418,9 @@ static const char *build_report(struct compile_state *s)
     return text;
 }
 
-static int run_build_images(struct compile_state *s, struct err *err)
-{
-    struct emit_names names = {.compiler_id = s->job->compiler_id,
+static int run_build_images(struct compile_state *s, struct err *err) {
+    struct emit_names names = {
+        .compiler_id = s->job->compiler_id,
         .key = s->job->key,
         .options = compile_options_json(&s->job->options, &s->arena),
         .report = build_report(s)};
@@ -448,13 +428,11 @@ static int run_build_images(struct compile_state *s, struct err *err)
     return emit_images(&c, s->layout, s->code, &names, &s->arena, &s->package, err);
 }
 
-static int verify_images(struct compile_state *s, struct err *err)
-{
+static int verify_images(struct compile_state *s, struct err *err) {
     return package_verify(s->package, err);
 }
 
-static void print_images(struct compile_state *s, FILE *out)
-{
+static void print_images(struct compile_state *s, FILE *out) {
     struct err ignored;
     (void)package_print(s->package, out, &ignored);
 }
@@ -462,26 +440,27 @@ static void print_images(struct compile_state *s, FILE *out)
 /*   name, needs, makes, run, verify, print, stage                                              */
 const struct compile_pass compile_passes[] = {
     {"lower_mid", MADE_GRAPH, MADE_FINALISTS, run_lower_mid, verify_lower_mid, print_lower_mid,
-        "plan"},
+     "plan"},
     {"select_finalist", MADE_FINALISTS, MADE_TILE_GRAPH, run_select_finalist, verify_tile_graph,
-        print_tile_graph, "lower"},
+     print_tile_graph, "lower"},
     {"compile_runtime", MADE_GRAPH, MADE_RUNTIME, run_compile_runtime, NULL, NULL, NULL},
     {"plan_kernels", MADE_TILE_GRAPH, MADE_KERNEL_LIST, run_plan_kernels, NULL, NULL, NULL},
     {"compile_kernels", MADE_KERNEL_LIST, MADE_KERNELS, run_compile_kernels, NULL, NULL, NULL},
     {"link_runtime", MADE_RUNTIME | MADE_KERNELS, MADE_TEXT, run_link_runtime, NULL, NULL, NULL},
     {"size_tile_code", MADE_TEXT | MADE_TILE_GRAPH, MADE_SIZES, run_size_tile_code, NULL, NULL,
-        NULL},
+     NULL},
     {"place_storage", MADE_SIZES, MADE_PLACEMENT, run_place_storage, verify_placement, NULL, NULL},
     {"lower_exchanges", MADE_PLACEMENT, MADE_EXCHANGE, run_lower_exchanges, verify_exchange, NULL,
-        NULL},
-    {"optimize_exchange_placement", MADE_EXCHANGE, 0, run_optimize_placement,
-        verify_final_exchange, print_placement, "place"},
+     NULL},
+    {"optimize_exchange_placement", MADE_EXCHANGE, 0, run_optimize_placement, verify_final_exchange,
+     print_placement, "place"},
     {"prepare_tile_code", MADE_EXCHANGE, MADE_LAYOUT, run_prepare_tile_code, NULL, print_exchange,
-        "exchange"},
+     "exchange"},
     {"emit_tile_code", MADE_LAYOUT, MADE_CODE, run_emit_tile_code, verify_code, print_code, "emit"},
     {"build_tile_images", MADE_CODE, MADE_PACKAGE, run_build_images, verify_images, print_images,
-        "package"},
+     "package"},
 };
 const uint32_t compile_pass_count = sizeof compile_passes / sizeof *compile_passes;
-_Static_assert(sizeof compile_passes / sizeof *compile_passes <= COMPILE_MAX_PASSES,
+_Static_assert(
+    sizeof compile_passes / sizeof *compile_passes <= COMPILE_MAX_PASSES,
     "compile_result has room for every pass");

@@ -33,8 +33,7 @@ struct schedules {
 
 /* ---- Values -------------------------------------------------------------------------------- */
 
-static bool checksum(const char *key, const uint8_t *value, size_t n, struct digest *ret)
-{
+static bool checksum(const char *key, const uint8_t *value, size_t n, struct digest *ret) {
     struct digest_ctx *ctx = digest_new();
     if (ctx == NULL) {
         return false;
@@ -46,13 +45,11 @@ static bool checksum(const char *key, const uint8_t *value, size_t n, struct dig
     return true;
 }
 
-static size_t value_bytes(uint32_t count)
-{
+static size_t value_bytes(uint32_t count) {
     return VALUE_HEAD + 4 * (size_t)count + DIGEST_BYTES;
 }
 
-static bool is_permutation(const uint8_t *order, uint32_t count)
-{
+static bool is_permutation(const uint8_t *order, uint32_t count) {
     CLEANUP(cleanup_free) uint8_t *seen = calloc(1, (size_t)count + 1);
     for (uint32_t i = 0; i < count && seen != NULL; i++) {
         uint32_t t = load_le32(order + 4 * (size_t)i);
@@ -64,18 +61,16 @@ static bool is_permutation(const uint8_t *order, uint32_t count)
     return seen != NULL;
 }
 
-static bool value_is_good(const char *key, const uint8_t *value, size_t n, uint32_t count)
-{
+static bool value_is_good(const char *key, const uint8_t *value, size_t n, uint32_t count) {
     struct digest sum;
     return n == value_bytes(count) && load_le32(value) == count &&
-        checksum(key, value, n - DIGEST_BYTES, &sum) &&
-        memcmp(sum.bytes, value + n - DIGEST_BYTES, DIGEST_BYTES) == 0 &&
-        is_permutation(value + VALUE_HEAD, count);
+           checksum(key, value, n - DIGEST_BYTES, &sum) &&
+           memcmp(sum.bytes, value + n - DIGEST_BYTES, DIGEST_BYTES) == 0 &&
+           is_permutation(value + VALUE_HEAD, count);
 }
 
 /* Owned; NULL when out of memory. */
-static uint8_t *value_make(const char *key, const struct exchange_order *o)
-{
+static uint8_t *value_make(const char *key, const struct exchange_order *o) {
     size_t n = value_bytes(o->count);
     uint8_t *value = malloc(n);
     if (value == NULL) {
@@ -95,8 +90,7 @@ static uint8_t *value_make(const char *key, const struct exchange_order *o)
     return value;
 }
 
-static void value_read(const uint8_t *value, struct exchange_order *ret)
-{
+static void value_read(const uint8_t *value, struct exchange_order *ret) {
     ret->horizon = load_le32(value + 4);
     for (uint32_t i = 0; i < ret->count; i++) {
         ret->order[i] = load_le32(value + VALUE_HEAD + 4 * (size_t)i);
@@ -105,9 +99,8 @@ static void value_read(const uint8_t *value, struct exchange_order *ret)
 
 /* ---- Entries ------------------------------------------------------------------------------- */
 
-static bool key_of(
-    const struct schedules *s, const struct digest *structure, char ret[DIGEST_HEX + 1])
-{
+static bool
+key_of(const struct schedules *s, const struct digest *structure, char ret[DIGEST_HEX + 1]) {
     struct digest_ctx *ctx = digest_new();
     if (ctx == NULL) {
         return false;
@@ -122,8 +115,7 @@ static bool key_of(
     return true;
 }
 
-static const struct entry *entry_find(const struct schedules *s, const char *key)
-{
+static const struct entry *entry_find(const struct schedules *s, const char *key) {
     for (uint32_t i = 0; i < s->count; i++) {
         if (memcmp(s->entries[i].key, key, DIGEST_HEX) == 0) {
             return &s->entries[i];
@@ -133,9 +125,8 @@ static const struct entry *entry_find(const struct schedules *s, const char *key
 }
 
 /* Takes the value. Beyond the limits nothing is kept: that costs time, no result. */
-static void entry_add(
-    struct schedules *s, const char *key, uint8_t *value, size_t bytes, bool is_stored)
-{
+static void
+entry_add(struct schedules *s, const char *key, uint8_t *value, size_t bytes, bool is_stored) {
     if (s->count >= SCHEDULES_MAX_ENTRIES || bytes > SCHEDULES_MAX_VALUE ||
         bytes > SCHEDULES_MAX_BYTES - s->bytes) {
         free(value);
@@ -156,8 +147,7 @@ static void entry_add(
     s->bytes += bytes;
 }
 
-static void close_database(struct schedules *s)
-{
+static void close_database(struct schedules *s) {
     sqlite3_finalize(s->lookup);
     sqlite3_close_v2(s->db);
     s->lookup = NULL;
@@ -165,8 +155,7 @@ static void close_database(struct schedules *s)
 }
 
 /* A good value of the database, owned copy; NULL: none. After an error it is not asked again. */
-static uint8_t *read_database(struct schedules *s, const char *key, uint32_t count)
-{
+static uint8_t *read_database(struct schedules *s, const char *key, uint32_t count) {
     if (s->lookup == NULL) {
         return NULL;
     }
@@ -191,9 +180,8 @@ static uint8_t *read_database(struct schedules *s, const char *key, uint32_t cou
     return value;
 }
 
-static bool find(
-    void *arg, const struct digest *structure, struct exchange_order *ret, bool *ret_is_stored)
-{
+static bool
+find(void *arg, const struct digest *structure, struct exchange_order *ret, bool *ret_is_stored) {
     struct schedules *s = arg;
     char key[DIGEST_HEX + 1];
     if (value_bytes(ret->count) > SCHEDULES_MAX_VALUE || !key_of(s, structure, key)) {
@@ -218,8 +206,7 @@ static bool find(
     return true;
 }
 
-static void keep(void *arg, const struct digest *structure, const struct exchange_order *order)
-{
+static void keep(void *arg, const struct digest *structure, const struct exchange_order *order) {
     struct schedules *s = arg;
     char key[DIGEST_HEX + 1];
     if (value_bytes(order->count) > SCHEDULES_MAX_VALUE || !key_of(s, structure, key) ||
@@ -235,8 +222,7 @@ static void keep(void *arg, const struct digest *structure, const struct exchang
 /* ---- Files --------------------------------------------------------------------------------- */
 
 /* No lock is waited for: a busy file counts as empty. */
-static void open_database(struct schedules *s, const char *path)
-{
+static void open_database(struct schedules *s, const char *path) {
     if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOFOLLOW, NULL) !=
             SQLITE_OK ||
         sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL) != SQLITE_OK ||
@@ -246,13 +232,13 @@ static void open_database(struct schedules *s, const char *path)
     }
     sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, (int)SCHEDULES_MAX_VALUE + 4096);
     if (sqlite3_prepare_v2(
-            s->db, "SELECT value FROM schedule WHERE key = ?1", -1, &s->lookup, NULL) != SQLITE_OK) {
+            s->db, "SELECT value FROM schedule WHERE key = ?1", -1, &s->lookup, NULL) !=
+        SQLITE_OK) {
         close_database(s);
     }
 }
 
-struct schedules *schedules_open(const char *path, const char *compiler_id)
-{
+struct schedules *schedules_open(const char *path, const char *compiler_id) {
     struct schedules *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return NULL;
@@ -265,8 +251,7 @@ struct schedules *schedules_open(const char *path, const char *compiler_id)
     return s;
 }
 
-void schedules_close(struct schedules *s)
-{
+void schedules_close(struct schedules *s) {
     if (s == NULL) {
         return;
     }
@@ -278,20 +263,19 @@ void schedules_close(struct schedules *s)
     free(s);
 }
 
-const struct exchange_orders *schedules_orders(struct schedules *s)
-{
+const struct exchange_orders *schedules_orders(struct schedules *s) {
     return &s->orders;
 }
 
-static bool write_rows(const struct schedules *s, sqlite3 *db)
-{
+static bool write_rows(const struct schedules *s, sqlite3 *db) {
     sqlite3_stmt *insert = NULL;
-    bool good = sqlite3_exec(db,
-        "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;"
-        "CREATE TABLE schedule (key TEXT PRIMARY KEY, value BLOB NOT NULL)",
-        NULL, NULL, NULL) == SQLITE_OK &&
-        sqlite3_prepare_v2(db, "INSERT INTO schedule VALUES (?1, ?2)", -1, &insert, NULL) ==
-            SQLITE_OK;
+    bool good = sqlite3_exec(
+                    db,
+                    "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN;"
+                    "CREATE TABLE schedule (key TEXT PRIMARY KEY, value BLOB NOT NULL)",
+                    NULL, NULL, NULL) == SQLITE_OK &&
+                sqlite3_prepare_v2(db, "INSERT INTO schedule VALUES (?1, ?2)", -1, &insert, NULL) ==
+                    SQLITE_OK;
     for (uint32_t i = 0; i < s->count && good; i++) {
         const struct entry *e = &s->entries[i];
         if (e->is_stored) {
@@ -306,8 +290,7 @@ static bool write_rows(const struct schedules *s, sqlite3 *db)
     return good && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
 }
 
-uint32_t schedules_stage(const struct schedules *s, const char *path)
-{
+uint32_t schedules_stage(const struct schedules *s, const char *path) {
     uint32_t made = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         made += !s->entries[i].is_stored;
@@ -316,9 +299,10 @@ uint32_t schedules_stage(const struct schedules *s, const char *path)
         return 0;
     }
     sqlite3 *db = NULL;
-    bool good = sqlite3_open_v2(path, &db,
-        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW, NULL) == SQLITE_OK &&
-        write_rows(s, db);
+    bool good = sqlite3_open_v2(
+                    path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOFOLLOW,
+                    NULL) == SQLITE_OK &&
+                write_rows(s, db);
     good = sqlite3_close(db) == SQLITE_OK && good;
     if (!good) {
         unlink(path);

@@ -12,9 +12,9 @@
 
 #include "exchange/reuse.h"
 
-#define SCHEDULES_MAX_ENTRIES 4096         /* of one compile */
-#define SCHEDULES_MAX_BYTES   (16u << 20)  /* values of one compile */
-#define SCHEDULES_MAX_VALUE   (4u << 20)   /* one value: a million transfers */
+#define SCHEDULES_MAX_ENTRIES 4096        /* of one compile */
+#define SCHEDULES_MAX_BYTES   (16u << 20) /* values of one compile */
+#define SCHEDULES_MAX_VALUE   (4u << 20)  /* one value: a million transfers */
 
 struct schedules; /* owned; free with schedules_close() */
 

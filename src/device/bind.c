@@ -5,16 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void program_free(struct program *g)
-{
+void program_free(struct program *g) {
     if (g != NULL) {
         arena_done(&g->arena);
         free(g);
     }
 }
 
-static uint32_t rank_of(const struct package *p, uint16_t tile)
-{
+static uint32_t rank_of(const struct package *p, uint16_t tile) {
     uint32_t low = 0, high = p->participant_count;
     while (low < high) {
         uint32_t mid = (low + high) / 2;
@@ -27,16 +25,15 @@ static uint32_t rank_of(const struct package *p, uint16_t tile)
     return low;
 }
 
-static void copy_tables(struct program *g, const struct package *p)
-{
+static void copy_tables(struct program *g, const struct package *p) {
     struct arena *a = &g->arena;
     g->bindings = arena_memdup(a, p->bindings, p->binding_count * sizeof *p->bindings);
     g->binding_count = p->binding_count;
     g->binding_bytes = ARENA_ARRAY(a, uint64_t, p->binding_count);
     for (uint32_t i = 0; i < p->binding_count; i++) {
         uint64_t elements;
-        shape_elements(&p->bindings[i].shape, p->bindings[i].dtype, &elements, &g->binding_bytes[i],
-            NULL);
+        shape_elements(
+            &p->bindings[i].shape, p->bindings[i].dtype, &elements, &g->binding_bytes[i], NULL);
     }
     g->phases = arena_memdup(a, p->phases, p->phase_count * sizeof *p->phases);
     g->phase_count = p->phase_count;
@@ -63,8 +60,7 @@ static void copy_tables(struct program *g, const struct package *p)
     }
 }
 
-int program_copy(const struct package *p, struct program **ret, struct err *err)
-{
+int program_copy(const struct package *p, struct program **ret, struct err *err) {
     struct program *g = calloc(1, sizeof *g);
     if (g == NULL) {
         return err_set(err, ERR_NOMEM, "program tables");
@@ -82,8 +78,7 @@ int program_copy(const struct package *p, struct program **ret, struct err *err)
 
 /* Copies all elements of one slice; to_page says which way. */
 static void move_slice(
-    const struct package_slice *s, size_t size, uint8_t *page, uint8_t *tensor, bool to_page)
-{
+    const struct package_slice *s, size_t size, uint8_t *page, uint8_t *tensor, bool to_page) {
     const int last = TENSOR_MAX_DIMS - 1;
     uint32_t at[TENSOR_MAX_DIMS] = {0};
     int64_t element = (int64_t)s->tensor_offset;
@@ -111,8 +106,7 @@ static void move_slice(
 }
 
 void bind_gather(
-    const struct program *g, uint32_t phase, const uint8_t *const *tensors, uint8_t *pages)
-{
+    const struct program *g, uint32_t phase, const uint8_t *const *tensors, uint8_t *pages) {
     uint32_t cleared = UINT32_MAX;
     for (uint32_t i = g->first_slice[phase]; i < g->first_slice[phase + 1]; i++) {
         const struct package_slice *s = &g->slices[i];
@@ -121,17 +115,18 @@ void bind_gather(
             memset(pages + cleared, 0, IPU_PAGE_BYTES); /* padding is zero by contract */
         }
         /* move_slice() only reads the tensor in this direction. */
-        move_slice(s, dtype_bytes(g->bindings[s->binding].dtype), pages + g->page_of[i],
+        move_slice(
+            s, dtype_bytes(g->bindings[s->binding].dtype), pages + g->page_of[i],
             (uint8_t *)(uintptr_t)tensors[s->binding], true);
     }
 }
 
 void bind_scatter(
-    const struct program *g, uint32_t phase, const uint8_t *pages, uint8_t *const *tensors)
-{
+    const struct program *g, uint32_t phase, const uint8_t *pages, uint8_t *const *tensors) {
     for (uint32_t i = g->first_slice[phase]; i < g->first_slice[phase + 1]; i++) {
         const struct package_slice *s = &g->slices[i];
-        move_slice(s, dtype_bytes(g->bindings[s->binding].dtype),
+        move_slice(
+            s, dtype_bytes(g->bindings[s->binding].dtype),
             (uint8_t *)(uintptr_t)(pages + g->page_of[i]), tensors[s->binding], false);
     }
 }

@@ -7,13 +7,12 @@
 
 #include "base/bytes.h"
 
-static const uint32_t xb_west[XB_COUNT] = {
-    0x5400, 0x5800, 0x5c00, 0x6000, 0x7000, 0x6c00, 0x6800, 0x6400};
-static const uint32_t xb_east[XB_COUNT] = {
-    0x1b800, 0x1bc00, 0x1c000, 0x1c400, 0x1d400, 0x1d000, 0x1cc00, 0x1c800};
+static const uint32_t xb_west[XB_COUNT] = {0x5400, 0x5800, 0x5c00, 0x6000,
+                                           0x7000, 0x6c00, 0x6800, 0x6400};
+static const uint32_t xb_east[XB_COUNT] = {0x1b800, 0x1bc00, 0x1c000, 0x1c400,
+                                           0x1d400, 0x1d000, 0x1cc00, 0x1c800};
 
-uint32_t device_xb(bool is_east, int i)
-{
+uint32_t device_xb(bool is_east, int i) {
     return is_east ? xb_east[i] : xb_west[i];
 }
 
@@ -21,15 +20,9 @@ uint32_t device_xb(bool is_east, int i)
 static const struct nlc {
     uint32_t base, pass1, final;
 } nlcs[] = {
-    {0xa400, 0xffff, 0xffff},
-    {0xc800, 0xffff, 0xffff},
-    {0x12000, 0xffff0000, 0xffff0000},
-    {0x14400, 0xffff0000, 0xffff0000},
-    {0x16800, 0xffff, 0xffff},
-    {0x18c00, 0xffff0000, 0xffff},
-    {0x1b000, 0xffff0000, 0xffff0000},
-    {0x1f800, 0xffff, 0xffff},
-    {0x21c00, 0xffff, 0xffff0000},
+    {0xa400, 0xffff, 0xffff},          {0xc800, 0xffff, 0xffff},  {0x12000, 0xffff0000, 0xffff0000},
+    {0x14400, 0xffff0000, 0xffff0000}, {0x16800, 0xffff, 0xffff}, {0x18c00, 0xffff0000, 0xffff},
+    {0x1b000, 0xffff0000, 0xffff0000}, {0x1f800, 0xffff, 0xffff}, {0x21c00, 0xffff, 0xffff0000},
     {0x24000, 0xffff0000, 0xffff0000},
 };
 
@@ -83,20 +76,17 @@ struct list {
     uint32_t count;
 };
 
-static void put(struct list *l, uint32_t offset, uint32_t value)
-{
+static void put(struct list *l, uint32_t offset, uint32_t value) {
     l->at[l->count++] = (struct config_write){offset, value};
 }
 
-static void put_blocks(struct list *l, bool is_east, uint32_t offset, uint32_t value)
-{
+static void put_blocks(struct list *l, bool is_east, uint32_t offset, uint32_t value) {
     for (int i = 0; i < XB_COUNT; i++) {
         put(l, device_xb(is_east, i) + offset, value);
     }
 }
 
-static void put_trunks(struct list *l, bool is_final)
-{
+static void put_trunks(struct list *l, bool is_final) {
     for (size_t i = 0; i < COUNT(trunks); i++) {
         const struct trunk *t = &trunks[i];
         const uint32_t *v = is_final ? t->final : t->pass1;
@@ -112,16 +102,14 @@ static void put_trunks(struct list *l, bool is_final)
     }
 }
 
-static void put_nlcs(struct list *l, bool is_final)
-{
+static void put_nlcs(struct list *l, bool is_final) {
     for (size_t i = 0; i < COUNT(nlcs); i++) {
         put(l, nlcs[i].base + 8, is_final ? nlcs[i].final : nlcs[i].pass1);
         put(l, nlcs[i].base, 0);
     }
 }
 
-static void put_block_routes(struct list *l, bool is_east, bool is_final)
-{
+static void put_block_routes(struct list *l, bool is_east, bool is_final) {
     for (int i = 0; i < XB_COUNT; i++) {
         uint32_t base = device_xb(is_east, i);
         uint32_t mask = is_east ? 0xffff0000u : 0xfffcu;
@@ -137,8 +125,7 @@ static void put_block_routes(struct list *l, bool is_east, bool is_final)
 }
 
 /* Steps 1 to 6: clear, clock, errors. */
-static void put_bring_up(struct list *l)
-{
+static void put_bring_up(struct list *l) {
     put_blocks(l, false, 0, 4);
     put_blocks(l, true, 0, 4);
     for (size_t i = 0; i < COUNT(nlcs); i++) {
@@ -169,22 +156,21 @@ static void put_bring_up(struct list *l)
     put(l, REG_CCSR, 0);
 }
 
-uint32_t config_generate(struct config_write ret[CONFIG_MAX])
-{
+uint32_t config_generate(struct config_write ret[CONFIG_MAX]) {
     struct list l = {ret, 0};
     put_bring_up(&l);
-    put_trunks(&l, false);                              /* step 7 */
+    put_trunks(&l, false); /* step 7 */
     put_block_routes(&l, false, false);
     put_block_routes(&l, true, false);
     put_nlcs(&l, false);
     put_blocks(&l, false, REG_XB_DCXCR, dcx_control(0x3f)); /* step 8 */
     put_blocks(&l, true, REG_XB_DCXCR, dcx_control(0x3f));
     put(&l, 0x404c, 0);
-    put_nlcs(&l, true);                                 /* step 9 */
+    put_nlcs(&l, true); /* step 9 */
     put_trunks(&l, true);
     put_block_routes(&l, true, true);
     put_block_routes(&l, false, true);
-    put(&l, REG_CCSR, 0);                               /* step 10 */
+    put(&l, REG_CCSR, 0); /* step 10 */
     put(&l, REG_CCSR, 4);
     put_blocks(&l, false, 0, 5);
     put_blocks(&l, true, 0, 4);
@@ -197,15 +183,16 @@ uint32_t config_generate(struct config_write ret[CONFIG_MAX])
     return l.count;
 }
 
-int config_parse(const uint8_t *bytes, size_t n, struct config_write ret[CONFIG_MAX],
-    uint32_t *ret_count, struct err *err)
-{
+int config_parse(
+    const uint8_t *bytes, size_t n, struct config_write ret[CONFIG_MAX], uint32_t *ret_count,
+    struct err *err) {
     if (n < 12 || memcmp(bytes, "IPUCFG1", 8) != 0) {
         return err_set(err, ERR_INVALID, "configuration image: magic 'IPUCFG1' missing");
     }
     uint32_t count = load_le32(bytes + 8);
     if (count > CONFIG_MAX || n != 12 + (size_t)count * 8) {
-        return err_set(err, ERR_INVALID,
+        return err_set(
+            err, ERR_INVALID,
             "configuration image: %zu bytes for %u writes, expected %llu (at most %d writes)", n,
             count, 12 + 8ull * count, CONFIG_MAX);
     }
@@ -213,8 +200,8 @@ int config_parse(const uint8_t *bytes, size_t n, struct config_write ret[CONFIG_
         ret[i].offset = load_le32(bytes + 12 + 8 * (size_t)i);
         ret[i].value = load_le32(bytes + 16 + 8 * (size_t)i);
         if (ret[i].offset % 4 != 0 || ret[i].offset >= IPU_CONFIG_BYTES) {
-            return err_set(err, ERR_INVALID, "configuration image: write %u to offset 0x%x", i,
-                ret[i].offset);
+            return err_set(
+                err, ERR_INVALID, "configuration image: write %u to offset 0x%x", i, ret[i].offset);
         }
     }
     *ret_count = count;
@@ -222,8 +209,7 @@ int config_parse(const uint8_t *bytes, size_t n, struct config_write ret[CONFIG_
 }
 
 int config_replay(
-    struct device *d, const struct config_write *writes, uint32_t count, struct err *err)
-{
+    struct device *d, const struct config_write *writes, uint32_t count, struct err *err) {
     uint32_t ignored;
     for (uint32_t i = 0; i < count; i++) {
         /* Captured host sync writes belong to the capturing program's handshake. */
@@ -245,8 +231,9 @@ int config_replay(
             return r;
         }
         if ((value & MARK_MASK) != 0) {
-            return err_set(err, ERR_DEVICE_ERROR, "mark register 0x%x reads 0x%x after clearing",
-                marks[i], value);
+            return err_set(
+                err, ERR_DEVICE_ERROR, "mark register 0x%x reads 0x%x after clearing", marks[i],
+                value);
         }
     }
     return 0;

@@ -10,15 +10,13 @@
 #include "base/cleanup.h"
 
 /* What the tiles hold is still to be looked at, so its symbols stay. */
-static void device_empty(struct device *d)
-{
+static void device_empty(struct device *d) {
     session_end(d);
     d->is_resident = false;
 }
 
 /* Before a load, a reset or the end. */
-static void device_forget(struct device *d)
-{
+static void device_forget(struct device *d) {
     device_empty(d);
     program_free(d->program);
     d->program = NULL;
@@ -26,13 +24,11 @@ static void device_forget(struct device *d)
     d->postmortem = NULL;
 }
 
-static void cleanup_device(struct device **d)
-{
+static void cleanup_device(struct device **d) {
     device_close(*d);
 }
 
-int device_open(const struct device_options *options, struct device **ret, struct err *err)
-{
+int device_open(const struct device_options *options, struct device **ret, struct err *err) {
     CLEANUP(cleanup_device) struct device *d = calloc(1, sizeof *d);
     if (d == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
@@ -47,7 +43,8 @@ int device_open(const struct device_options *options, struct device **ret, struc
     } else if (options->open_ops != NULL) {
         r = options->open_ops(options->spec, options->open_arg, &d->ops, err);
     } else {
-        r = err_set(err, ERR_DEVICE_ABSENT, "unknown device '%s': expected /dev/ipuN", options->spec);
+        r = err_set(
+            err, ERR_DEVICE_ABSENT, "unknown device '%s': expected /dev/ipuN", options->spec);
     }
     r = r < 0 ? r : d->ops.request(d->ops.self, IPU_USER_ATTACH, err);
     r = r < 0 ? r : d->ops.request(d->ops.self, IPU_SET_IPU_ID, err);
@@ -58,8 +55,7 @@ int device_open(const struct device_options *options, struct device **ret, struc
     return 0;
 }
 
-void device_close(struct device *d)
-{
+void device_close(struct device *d) {
     if (d == NULL) {
         return;
     }
@@ -71,51 +67,44 @@ void device_close(struct device *d)
     free(d);
 }
 
-const char *device_name(const struct device *d)
-{
+const char *device_name(const struct device *d) {
     return d->ops.name;
 }
 
-static int begin(struct device *d)
-{
+static int begin(struct device *d) {
     atomic_store(&d->stop, false);
     atomic_store(&d->is_busy, true);
     return 0;
 }
 
-void device_stop(struct device *d)
-{
+void device_stop(struct device *d) {
     if (atomic_load(&d->is_busy)) {
         atomic_store(&d->stop, true);
     }
 }
 
-int device_reset(struct device *d, struct err *err)
-{
+int device_reset(struct device *d, struct err *err) {
     device_forget(d);
     return device_initialize(d, err);
 }
 
-static void emit(device_event_fn *event, void *arg, const char *id, const char *message,
-    const char *fields)
-{
+static void
+emit(device_event_fn *event, void *arg, const char *id, const char *message, const char *fields) {
     if (event != NULL) {
         event(id, message, fields, arg);
     }
 }
 
 /* Failures in which the tiles have a part; the others say all there is to say. */
-static bool is_of_tiles(int code)
-{
+static bool is_of_tiles(int code) {
     return code == ERR_DEADLOCK || code == ERR_TILE_FAULT || code == ERR_RUN_TIMEOUT ||
-        code == ERR_TIMEOUT || code == ERR_BOOT || code == ERR_DEVICE_HANG ||
-        code == ERR_DEVICE_ERROR;
+           code == ERR_TIMEOUT || code == ERR_BOOT || code == ERR_DEVICE_HANG ||
+           code == ERR_DEVICE_ERROR;
 }
 
 /* The post-mortem of a load or run that failed, and its sentence behind the error's. An exception
  * explains a time limit; nothing else changes what the error says. */
-static void explain(struct device *d, struct err *err)
-{
+static void explain(struct device *d, struct err *err) {
     struct survey *s = is_of_tiles(err->code) ? malloc(sizeof *s) : NULL;
     if (s == NULL) {
         return;
@@ -128,21 +117,20 @@ static void explain(struct device *d, struct err *err)
     if (summary[0] != '\0' && used + 2 < sizeof err->text) {
         snprintf(err->text + used, sizeof err->text - used, "; %s", summary);
     }
-    if (s->exception_count > 0 && (err->code == ERR_RUN_TIMEOUT || err->code == ERR_DEADLOCK ||
-                                      err->code == ERR_TIMEOUT)) {
+    if (s->exception_count > 0 &&
+        (err->code == ERR_RUN_TIMEOUT || err->code == ERR_DEADLOCK || err->code == ERR_TIMEOUT)) {
         err->code = ERR_TILE_FAULT;
     }
     free(s);
 }
 
-const char *device_postmortem(const struct device *d)
-{
+const char *device_postmortem(const struct device *d) {
     return d->postmortem;
 }
 
-static int check_parameters(const struct program *g, const struct device_parameter *params, size_t n,
-    const uint8_t **ret_tensors, struct err *err)
-{
+static int check_parameters(
+    const struct program *g, const struct device_parameter *params, size_t n,
+    const uint8_t **ret_tensors, struct err *err) {
     size_t seen = 0;
     for (uint32_t i = 0; i < g->binding_count; i++) {
         if (g->bindings[i].role != PACKAGE_PARAMETER) {
@@ -150,19 +138,20 @@ static int check_parameters(const struct program *g, const struct device_paramet
         }
         uint32_t ordinal = g->bindings[i].ordinal;
         if (ordinal >= n || params[ordinal].size != g->binding_bytes[i]) {
-            return err_set(err, ERR_INPUT, "parameter %u: %llu bytes given, the package wants %llu",
-                ordinal, ordinal < n ? (unsigned long long)params[ordinal].size : 0ull,
+            return err_set(
+                err, ERR_INPUT, "parameter %u: %llu bytes given, the package wants %llu", ordinal,
+                ordinal < n ? (unsigned long long)params[ordinal].size : 0ull,
                 (unsigned long long)g->binding_bytes[i]);
         }
         ret_tensors[i] = params[ordinal].bytes;
         seen++;
     }
-    return seen == n ? 0
-                     : err_set(err, ERR_INPUT, "%zu parameters given, the package wants %zu", n, seen);
+    return seen == n
+               ? 0
+               : err_set(err, ERR_INPUT, "%zu parameters given, the package wants %zu", n, seen);
 }
 
-static uint32_t count_phases(const struct program *g, enum package_call call)
-{
+static uint32_t count_phases(const struct program *g, enum package_call call) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < g->phase_count; i++) {
         count += g->phases[i].call == call;
@@ -170,9 +159,9 @@ static uint32_t count_phases(const struct program *g, enum package_call call)
     return count;
 }
 
-static int bring_up(struct device *d, const struct package *p, const uint8_t *const *tensors,
-    device_event_fn *event, void *arg, struct err *err)
-{
+static int bring_up(
+    struct device *d, const struct package *p, const uint8_t *const *tensors,
+    device_event_fn *event, void *arg, struct err *err) {
     char fields[96];
     emit(event, arg, "device.initialize", "initializing IPU device", "{}");
     int r = device_initialize(d, err);
@@ -193,16 +182,17 @@ static int bring_up(struct device *d, const struct package *p, const uint8_t *co
     if (r < 0) {
         return r;
     }
-    snprintf(fields, sizeof fields, "{\"call\":\"initialize\",\"command\":0,\"phases\":%u}",
+    snprintf(
+        fields, sizeof fields, "{\"call\":\"initialize\",\"command\":0,\"phases\":%u}",
         2 * count_phases(d->program, PACKAGE_INITIALIZE));
     emit(event, arg, "device.call", "invoking streaming host exchange call", fields);
     return session_call(d, PACKAGE_INITIALIZE, tensors, NULL, 0, err);
 }
 
-int device_load(struct device *d, const struct package *p, const struct digest *package_digest,
+int device_load(
+    struct device *d, const struct package *p, const struct digest *package_digest,
     const struct device_parameter *params, size_t n, const struct digest *residency,
-    device_event_fn *event, void *arg, bool *ret_loaded, struct err *err)
-{
+    device_event_fn *event, void *arg, bool *ret_loaded, struct err *err) {
     (void)package_digest;
     if (d->is_resident && digest_equal(&d->residency, residency)) {
         *ret_loaded = false;
@@ -247,12 +237,11 @@ struct run_buffers {
     const uint8_t **by_ordinal;
     uint64_t *bytes_by_ordinal;
     uint32_t output_count;
-    uint32_t profile;       /* binding index, UINT32_MAX when the program does not sample */
+    uint32_t profile; /* binding index, UINT32_MAX when the program does not sample */
     uint32_t count;
 };
 
-static void run_buffers_done(struct run_buffers *b)
-{
+static void run_buffers_done(struct run_buffers *b) {
     for (uint32_t i = 0; b->outputs != NULL && i < b->count; i++) {
         free(b->outputs[i]);
     }
@@ -262,9 +251,8 @@ static void run_buffers_done(struct run_buffers *b)
     free(b->bytes_by_ordinal);
 }
 
-static int run_buffers_init(struct run_buffers *b, const struct program *g,
-    const uint8_t *const *inputs, struct err *err)
-{
+static int run_buffers_init(
+    struct run_buffers *b, const struct program *g, const uint8_t *const *inputs, struct err *err) {
     size_t n = g->binding_count + 1;
     b->count = g->binding_count;
     b->profile = UINT32_MAX;
@@ -299,8 +287,7 @@ static int run_buffers_init(struct run_buffers *b, const struct program *g,
 
 /* D3: latest end sample minus latest first sample, counters modulo 2^32; *ret_runs_ok says that
  * every tile reports `expected` runs completed. */
-static uint64_t profile_cycles(const uint8_t *bytes, uint64_t n, uint32_t expected, bool *ret_ok)
-{
+static uint64_t profile_cycles(const uint8_t *bytes, uint64_t n, uint32_t expected, bool *ret_ok) {
     uint32_t base = 0, start = 0, end = 0;
     bool ok = true;
     for (uint64_t i = 0; i + 4 * PACKAGE_PROFILE_WORDS <= n; i += 4 * PACKAGE_PROFILE_WORDS) {
@@ -318,9 +305,9 @@ static uint64_t profile_cycles(const uint8_t *bytes, uint64_t n, uint32_t expect
     return end >= start ? end - start : 0;
 }
 
-static int one_run(struct device *d, struct run_buffers *b, uint64_t run, uint64_t limit_ns,
-    device_output_fn *output, void *arg, struct err *err)
-{
+static int one_run(
+    struct device *d, struct run_buffers *b, uint64_t run, uint64_t limit_ns,
+    device_output_fn *output, void *arg, struct err *err) {
     const struct program *g = d->program;
     /* Stale data must not pass for a result. */
     memset(d->pages, 0xa5, d->pages_bytes);
@@ -329,16 +316,20 @@ static int one_run(struct device *d, struct run_buffers *b, uint64_t run, uint64
         return r;
     }
     d->runs_completed++;
-    struct device_output out = {.run = run, .outputs = b->by_ordinal,
-        .output_bytes = b->bytes_by_ordinal, .output_count = b->output_count};
+    struct device_output out = {
+        .run = run,
+        .outputs = b->by_ordinal,
+        .output_bytes = b->bytes_by_ordinal,
+        .output_count = b->output_count};
     if (b->profile != UINT32_MAX) {
         bool ok;
         out.profile_words = (const uint32_t *)(const void *)b->outputs[b->profile];
         out.profile_count = (size_t)(g->binding_bytes[b->profile] / 4);
-        out.cycles = profile_cycles(b->outputs[b->profile], g->binding_bytes[b->profile],
-            d->runs_completed, &ok);
+        out.cycles = profile_cycles(
+            b->outputs[b->profile], g->binding_bytes[b->profile], d->runs_completed, &ok);
         if (!ok) {
-            return err_set(err, ERR_DEVICE_ERROR,
+            return err_set(
+                err, ERR_DEVICE_ERROR,
                 "run %llu: a tile reports another number of completed runs than %u",
                 (unsigned long long)run, d->runs_completed);
         }
@@ -352,10 +343,9 @@ static int one_run(struct device *d, struct run_buffers *b, uint64_t run, uint64
                                                     : 0;
 }
 
-int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
-    device_output_fn *output, void *arg, uint64_t timeout_ns, struct device_run_report *ret,
-    struct err *err)
-{
+int device_run(
+    struct device *d, const uint8_t *const *inputs, uint64_t runs, device_output_fn *output,
+    void *arg, uint64_t timeout_ns, struct device_run_report *ret, struct err *err) {
     if (!d->is_resident) {
         return err_set(err, ERR_CONFLICT, "no program is resident");
     }
@@ -392,8 +382,7 @@ int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
 
 /* ---- looking at tiles ----------------------------------------------------------------------- */
 
-int device_tiles(struct device *d, char **ret, struct err *err)
-{
+int device_tiles(struct device *d, char **ret, struct err *err) {
     struct survey *s = malloc(sizeof *s);
     char *text = NULL;
     struct err found = {0};
@@ -414,8 +403,7 @@ int device_tiles(struct device *d, char **ret, struct err *err)
     return 0;
 }
 
-static int look_begin(struct device *d, uint32_t tile, struct err *err)
-{
+static int look_begin(struct device *d, uint32_t tile, struct err *err) {
     if (tile >= TARGET_TILES) {
         return err_set(err, ERR_INVALID, "tile %u: 0 to %d", tile, TARGET_TILES - 1);
     }
@@ -423,9 +411,9 @@ static int look_begin(struct device *d, uint32_t tile, struct err *err)
     return 0;
 }
 
-int device_tile_read(struct device *d, uint32_t tile, uint32_t addr, uint32_t *ret, uint32_t count,
-    struct err *err)
-{
+int device_tile_read(
+    struct device *d, uint32_t tile, uint32_t addr, uint32_t *ret, uint32_t count,
+    struct err *err) {
     uint32_t status = 0;
     if (count > DEVICE_LOOK_WORDS) {
         return err_set(err, ERR_INVALID, "%u words, at most %u", count, DEVICE_LOOK_WORDS);
@@ -444,9 +432,8 @@ int device_tile_read(struct device *d, uint32_t tile, uint32_t addr, uint32_t *r
     return r;
 }
 
-int device_tile_registers(struct device *d, uint32_t tile, int context,
-    struct device_registers *ret, struct err *err)
-{
+int device_tile_registers(
+    struct device *d, uint32_t tile, int context, struct device_registers *ret, struct err *err) {
     if (context < 0 || context >= TDI_CONTEXTS) {
         return err_set(err, ERR_INVALID, "context %d: 0 to %d", context, TDI_CONTEXTS - 1);
     }

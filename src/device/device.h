@@ -46,8 +46,7 @@ const char *device_name(const struct device *d);
 
 /* What happens on the way, in the words of the event catalogue (proto/events.md). `fields` is
  * the text of a JSON object. Called by the device thread, before the call that caused it ends. */
-typedef void device_event_fn(
-    const char *event, const char *message, const char *fields, void *arg);
+typedef void device_event_fn(const char *event, const char *message, const char *fields, void *arg);
 
 struct device_parameter {
     const uint8_t *bytes; /* borrowed for the call; C order, little-endian */
@@ -57,19 +56,20 @@ struct device_parameter {
 /* Makes the program resident: reset, boot, `initialize` with params[i] for parameter i. Nothing
  * is done when `residency` is resident already: *ret_loaded is then false. p and params are
  * borrowed for the call. */
-int device_load(struct device *d, const struct package *p, const struct digest *package_digest,
+int device_load(
+    struct device *d, const struct package *p, const struct digest *package_digest,
     const struct device_parameter *params, size_t n, const struct digest *residency,
     device_event_fn *event, void *arg, bool *ret_loaded, struct err *err);
 
 /* One finished run; all pointers are borrowed for the call. */
 struct device_output {
-    uint64_t run;                   /* 0, 1, ... within this device_run() */
-    const uint8_t *const *outputs;  /* by ordinal */
-    const uint64_t *output_bytes;   /* by ordinal: the binding's size */
+    uint64_t run;                  /* 0, 1, ... within this device_run() */
+    const uint8_t *const *outputs; /* by ordinal */
+    const uint64_t *output_bytes;  /* by ordinal: the binding's size */
     size_t output_count;
-    const uint32_t *profile_words;  /* [participants][PACKAGE_PROFILE_WORDS]; NULL = not sampled */
-    size_t profile_count;           /* words */
-    uint64_t cycles;                /* latest end minus latest first sample (D3); 0 = not sampled */
+    const uint32_t *profile_words; /* [participants][PACKAGE_PROFILE_WORDS]; NULL = not sampled */
+    size_t profile_count;          /* words */
+    uint64_t cycles;               /* latest end minus latest first sample (D3); 0 = not sampled */
 };
 
 /* Nonzero ends the device_run() after this run with -ERR_CANCELLED; the program stays. */
@@ -82,9 +82,9 @@ struct device_run_report {
 
 /* Runs the resident program `runs` times. inputs[i] holds `runs` tensors of input i, one after
  * another, borrowed for the call. timeout_ns limits each run, 0 = none: -ERR_RUN_TIMEOUT. */
-int device_run(struct device *d, const uint8_t *const *inputs, uint64_t runs,
-    device_output_fn *output, void *arg, uint64_t timeout_ns, struct device_run_report *ret,
-    struct err *err);
+int device_run(
+    struct device *d, const uint8_t *const *inputs, uint64_t runs, device_output_fn *output,
+    void *arg, uint64_t timeout_ns, struct device_run_report *ret, struct err *err);
 
 /* Any thread: the load or run in progress returns -ERR_CANCELLED at its next poll and leaves the
  * device empty. Without one in progress nothing happens, now or later. */
@@ -106,19 +106,19 @@ const char *device_postmortem(const struct device *d);
 
 /* The states of all tiles as such an object. *ret is owned. */
 int device_tiles(struct device *d, char **ret, struct err *err);
-int device_tile_read(struct device *d, uint32_t tile, uint32_t addr, uint32_t *ret, uint32_t count,
-    struct err *err);
+int device_tile_read(
+    struct device *d, uint32_t tile, uint32_t addr, uint32_t *ret, uint32_t count, struct err *err);
 
 struct device_registers {
-    uint32_t pc, status; /* SSR or WSR */
-    uint8_t state;       /* 0 inactive or waiting, 1 active, 2 debug stop, 3 excepted */
+    uint32_t pc, status;   /* SSR or WSR */
+    uint8_t state;         /* 0 inactive or waiting, 1 active, 2 debug stop, 3 excepted */
     const char *exception; /* "NONE" or its name; static */
     uint32_t m[DEVICE_M_REGISTERS];
 };
 
 /* -ERR_CONFLICT when the context refuses, as a supervisor that waits in a sync may. */
-int device_tile_registers(struct device *d, uint32_t tile, int context,
-    struct device_registers *ret, struct err *err);
+int device_tile_registers(
+    struct device *d, uint32_t tile, int context, struct device_registers *ret, struct err *err);
 
 struct device_symbol {
     const char *name; /* borrowed until the next load or reset */
@@ -127,8 +127,9 @@ struct device_symbol {
 
 /* Symbols of the program last loaded that begin in, or cover the start of, [addr, addr + bytes),
  * by address; returns their number, at most n. */
-size_t device_tile_symbols(const struct device *d, uint32_t tile, uint32_t addr, uint32_t bytes,
-    struct device_symbol *ret, size_t n);
+size_t device_tile_symbols(
+    const struct device *d, uint32_t tile, uint32_t addr, uint32_t bytes, struct device_symbol *ret,
+    size_t n);
 
 /* Resets chip and driver state; nothing is resident afterwards. */
 int device_reset(struct device *d, struct err *err);

@@ -33,8 +33,7 @@
 /* Byte offset of exchange block i (0..7) in order of use. */
 uint32_t device_xb(bool is_east, int i);
 /* DCXCR value that sends all requests of a block's contexts to interface `id` (0x3f = none). */
-static inline uint32_t dcx_control(uint32_t id)
-{
+static inline uint32_t dcx_control(uint32_t id) {
     return 2u | id << 3 | id << 9 | id << 15 | id << 21;
 }
 
@@ -45,11 +44,11 @@ struct program {
     uint64_t *binding_bytes;
     uint32_t binding_count;
     struct package_phase *phases;
-    uint32_t *first_slice;            /* phase_count + 1 entries */
+    uint32_t *first_slice; /* phase_count + 1 entries */
     uint32_t phase_count;
     struct package_slice *slices;
     uint32_t slice_count;
-    uint32_t *page_of;                /* by slice: byte offset of its tile's page */
+    uint32_t *page_of; /* by slice: byte offset of its tile's page */
     uint32_t participant_count;
     struct package_symbol *symbols;
     uint32_t symbol_count;
@@ -59,17 +58,17 @@ struct device {
     struct ipu_device_ops ops;
     int lock_fd;
     bool is_resident;
-    uint32_t runs_completed;  /* of the resident program, as its tiles count them */
+    uint32_t runs_completed; /* of the resident program, as its tiles count them */
     struct digest residency;
-    struct program *program;  /* owned; NULL when empty */
-    uint8_t *command_page;    /* owned, attached at host page 0 */
-    uint8_t *pages;           /* owned, attached at host page 1 */
+    struct program *program; /* owned; NULL when empty */
+    uint8_t *command_page;   /* owned, attached at host page 0 */
+    uint8_t *pages;          /* owned, attached at host page 1 */
     uint32_t pages_bytes;
     char *postmortem;         /* owned text of the last failure, NULL when there is none */
     uint64_t tdi_deadline_ns; /* of a survey or a look in progress, 0 = none */
     uint32_t marks[2];        /* last value written or read */
     bool has_mark[2];
-    atomic_bool stop;         /* device_stop() while busy */
+    atomic_bool stop; /* device_stop() while busy */
     atomic_bool is_busy;
 };
 
@@ -86,8 +85,9 @@ int reg_write(struct device *d, uint32_t offset, uint32_t value, struct err *err
 /* Write and read back: PCIe writes are posted. */
 int reg_write_flushed(struct device *d, uint32_t offset, uint32_t value, struct err *err);
 /* Polls until (value & mask) == 0; limit in device time, 0 = none. `what` names the wait. */
-int reg_wait_clear(struct device *d, uint32_t offset, uint32_t mask, uint64_t limit_ns,
-    const char *what, struct err *err);
+int reg_wait_clear(
+    struct device *d, uint32_t offset, uint32_t mask, uint64_t limit_ns, const char *what,
+    struct err *err);
 /* MARK := value, read back. */
 int hsp_write(struct device *d, uint32_t group_register, uint32_t value, struct err *err);
 
@@ -99,21 +99,22 @@ struct config_write {
 #define CONFIG_MAX 4096
 uint32_t config_generate(struct config_write ret[CONFIG_MAX]);
 /* "IPUCFG1\0", count, pairs; the size must fit exactly. */
-int config_parse(const uint8_t *bytes, size_t n, struct config_write ret[CONFIG_MAX],
-    uint32_t *ret_count, struct err *err);
+int config_parse(
+    const uint8_t *bytes, size_t n, struct config_write ret[CONFIG_MAX], uint32_t *ret_count,
+    struct err *err);
 int config_replay(
     struct device *d, const struct config_write *writes, uint32_t count, struct err *err);
 
 /* boot.c */
 int device_initialize(struct device *d, struct err *err);
-int boot_load(struct device *d, const struct package *p, device_event_fn *event, void *arg,
-    struct err *err);
+int boot_load(
+    struct device *d, const struct package *p, device_event_fn *event, void *arg, struct err *err);
 
 /* bind.c: tensors <-> pages. tensors[binding] points at that binding's bytes. */
-void bind_gather(const struct program *g, uint32_t phase, const uint8_t *const *tensors,
-    uint8_t *pages);
-void bind_scatter(const struct program *g, uint32_t phase, const uint8_t *pages,
-    uint8_t *const *tensors);
+void bind_gather(
+    const struct program *g, uint32_t phase, const uint8_t *const *tensors, uint8_t *pages);
+void bind_scatter(
+    const struct program *g, uint32_t phase, const uint8_t *pages, uint8_t *const *tensors);
 int program_copy(const struct package *p, struct program **ret, struct err *err);
 void program_free(struct program *g);
 
@@ -121,13 +122,24 @@ void program_free(struct program *g);
 int session_start(struct device *d, device_event_fn *event, void *arg, struct err *err);
 void session_end(struct device *d);
 /* All phases of one call: inputs from, outputs to tensors[binding] (NULL where unused). */
-int session_call(struct device *d, enum package_call call, const uint8_t *const *inputs,
-    uint8_t *const *outputs, uint64_t limit_ns, struct err *err);
+int session_call(
+    struct device *d, enum package_call call, const uint8_t *const *inputs, uint8_t *const *outputs,
+    uint64_t limit_ns, struct err *err);
 
 /* debug.c: the tile debug interface. Context 0 is the supervisor, 1..6 are workers. */
 enum tdi_register {
-    TDI_CTXT_STS, TDI_RBRK, TDI_RBRK_VERT, TDI_IEXEC, TDI_IOWNER, TDI_ECSR, TDI_ECLR, TDI_DATA,
-    TDI_STS, TDI_CLR, TDI_DCOUNT, TDI_EXCHANGE_CTL,
+    TDI_CTXT_STS,
+    TDI_RBRK,
+    TDI_RBRK_VERT,
+    TDI_IEXEC,
+    TDI_IOWNER,
+    TDI_ECSR,
+    TDI_ECLR,
+    TDI_DATA,
+    TDI_STS,
+    TDI_CLR,
+    TDI_DCOUNT,
+    TDI_EXCHANGE_CTL,
 };
 #define TDI_CONTEXTS 7
 #define TDI_RBRK_ALL 0x4000007fu /* every context, and what the configuration writes */
@@ -139,34 +151,47 @@ enum tdi_register {
 
 /* Exception types (2.5). */
 enum tdi_exception {
-    TDI_NONE, TDI_EXC_RBRK, TDI_EXC_PBRK0, TDI_EXC_PBRK1, TDI_EXC_BOS, TDI_EXC_FP,
-    TDI_EXC_CONFLICT, TDI_EXC_EXCONF, TDI_EXC_INVALID_ADDR, TDI_EXC_INVALID_OP,
-    TDI_EXC_INVALID_PC, TDI_EXC_DBRK, TDI_EXC_INVALID_INSTR, TDI_EXC_EXERR, TDI_EXC_MEMERR,
+    TDI_NONE,
+    TDI_EXC_RBRK,
+    TDI_EXC_PBRK0,
+    TDI_EXC_PBRK1,
+    TDI_EXC_BOS,
+    TDI_EXC_FP,
+    TDI_EXC_CONFLICT,
+    TDI_EXC_EXCONF,
+    TDI_EXC_INVALID_ADDR,
+    TDI_EXC_INVALID_OP,
+    TDI_EXC_INVALID_PC,
+    TDI_EXC_DBRK,
+    TDI_EXC_INVALID_INSTR,
+    TDI_EXC_EXERR,
+    TDI_EXC_MEMERR,
     TDI_EXC_IBRK,
 };
 
 uint32_t tdi(uint32_t tile, enum tdi_register reg); /* offset of a register */
 /* Of a context in a CTXT_STS word: 0 inactive or waiting, 1 active, 2 debug stop, 3 excepted. */
-static inline uint32_t tdi_state(uint32_t status, int context)
-{
+static inline uint32_t tdi_state(uint32_t status, int context) {
     return status >> (2 * context) & 3;
 }
 int tdi_context_state(struct device *d, uint32_t tile, int context, uint32_t *ret, struct err *err);
-int tdi_read_m(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
+int tdi_read_m(
+    struct device *d, uint32_t tile, int context, int number, uint32_t *ret, struct err *err);
+int tdi_read_csr(
+    struct device *d, uint32_t tile, int context, int number, uint32_t *ret, struct err *err);
+int tdi_read_words(
+    struct device *d, uint32_t tile, int context, uint32_t addr, uint32_t *ret, uint32_t count,
     struct err *err);
-int tdi_read_csr(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
-    struct err *err);
-int tdi_read_words(struct device *d, uint32_t tile, int context, uint32_t addr, uint32_t *ret,
-    uint32_t count, struct err *err);
 /* At once, without asking for a stop: -ERR_CONFLICT when the context refuses. */
-int tdi_peek_m(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
+int tdi_peek_m(
+    struct device *d, uint32_t tile, int context, int number, uint32_t *ret, struct err *err);
+int tdi_peek_csr(
+    struct device *d, uint32_t tile, int context, int number, uint32_t *ret, struct err *err);
+int tdi_peek_words(
+    struct device *d, uint32_t tile, int context, uint32_t addr, uint32_t *ret, uint32_t count,
     struct err *err);
-int tdi_peek_csr(struct device *d, uint32_t tile, int context, int number, uint32_t *ret,
-    struct err *err);
-int tdi_peek_words(struct device *d, uint32_t tile, int context, uint32_t addr, uint32_t *ret,
-    uint32_t count, struct err *err);
-int tdi_read_registers(struct device *d, uint32_t tile, int context, struct device_registers *ret,
-    struct err *err);
+int tdi_read_registers(
+    struct device *d, uint32_t tile, int context, struct device_registers *ret, struct err *err);
 /* Asks every context of every tile to stop after the instruction it executes. */
 int tdi_stop_all(struct device *d, struct err *err);
 /* The supervisor stops at its next sync, before executing it (state 2, BOS). */
@@ -179,12 +204,12 @@ const char *tdi_exception_name(uint32_t etype);
 const char *tdi_receive_error_name(uint32_t code);
 
 /* symbols.c: the symbol that holds addr on a tile, and the offset in it; NULL when none does. */
-const char *program_symbol(
-    const struct program *g, uint32_t tile, uint32_t addr, uint32_t *ret_offset);
+const char *
+program_symbol(const struct program *g, uint32_t tile, uint32_t addr, uint32_t *ret_offset);
 
 /* survey.c: what all tiles are doing, by the debug interface alone. */
 enum tile_class {
-    TILE_WAITING,  /* supervisor in state 0, no worker running: in a sync, or never started */
+    TILE_WAITING, /* supervisor in state 0, no worker running: in a sync, or never started */
     TILE_RUNNING,
     TILE_COMPLETE, /* branched to address 0 */
     TILE_STOPPED,  /* by a debug stop that is no trap */
@@ -195,22 +220,22 @@ enum tile_class {
 #define SURVEY_MAX_EXCEPTIONS 16 /* described; more are counted */
 #define SURVEY_MAX_REGISTERS  8  /* of these with registers */
 #define SURVEY_MAX_GROUPS     16
-#define SURVEY_MAX_NAMED      8  /* tiles of a group */
+#define SURVEY_MAX_NAMED      8 /* tiles of a group */
 #define SURVEY_MAX_MISSING    16
 #define SURVEY_LIMIT_NS       2000000000ull
 
 struct survey_tile {
-    uint32_t status;    /* CTXT_STS */
-    uint8_t class;      /* enum tile_class */
-    int8_t zone;        /* of the sync that its supervisor waits in; -1 not known, or in none */
+    uint32_t status; /* CTXT_STS */
+    uint8_t class;   /* enum tile_class */
+    int8_t zone;     /* of the sync that its supervisor waits in; -1 not known, or in none */
     bool has_position;
     bool is_abstaining; /* stands for barriers by `sans` */
     uint32_t pc;        /* of the supervisor (or the first running context); has_position */
     uint8_t context;    /* whose pc */
     const char *symbol; /* of pc, NULL */
     uint32_t offset;
-    const char *phase;  /* exchange row that follows the sync, NULL */
-    const char *work;   /* routine that its first worker last ran, NULL; when no position is known */
+    const char *phase; /* exchange row that follows the sync, NULL */
+    const char *work;  /* routine that its first worker last ran, NULL; when no position is known */
 };
 
 struct survey_exception {
@@ -220,8 +245,8 @@ struct survey_exception {
     const char *symbol; /* NULL */
     uint32_t offset;
     char instruction[96]; /* "" when memory could not be read */
-    const char *row;    /* exchange phase, NULL */
-    bool is_in_row;     /* pc is in it: word counts from its start */
+    const char *row;      /* exchange phase, NULL */
+    bool is_in_row;       /* pc is in it: word counts from its start */
     uint32_t word;
     bool has_registers;
     uint32_t m[DEVICE_M_REGISTERS];
@@ -244,8 +269,8 @@ struct survey {
     struct survey_group groups[SURVEY_MAX_GROUPS];
     uint32_t group_count, more_groups; /* tiles that no group had room for */
     bool is_frozen;
-    bool knows_waits;   /* supervisors that wait let themselves be read */
-    int barrier;        /* zone that most tiles wait in, -1 */
+    bool knows_waits; /* supervisors that wait let themselves be read */
+    int barrier;      /* zone that most tiles wait in, -1 */
     uint16_t missing[SURVEY_MAX_MISSING];
     uint32_t missing_count, waiting_at_barrier;
     uint32_t marks[2];

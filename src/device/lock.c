@@ -11,8 +11,7 @@
 
 #include "base/cleanup.h"
 
-static void holder_text(int fd, char *buf, size_t n)
-{
+static void holder_text(int fd, char *buf, size_t n) {
     ssize_t got = pread(fd, buf, n - 1, 0);
     buf[got > 0 ? got : 0] = '\0';
     for (char *c = buf; *c != '\0'; c++) {
@@ -26,8 +25,7 @@ static void holder_text(int fd, char *buf, size_t n)
     }
 }
 
-static void write_holder(int fd)
-{
+static void write_holder(int fd) {
     char command[64] = "?";
     CLEANUP(cleanup_close) int comm = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
     if (comm >= 0) {
@@ -35,16 +33,15 @@ static void write_holder(int fd)
         command[n > 0 ? n - 1 : 0] = '\0';
     }
     char text[128];
-    int n = snprintf(text, sizeof text, "pid=%ld uid=%ld command=%s\n", (long)getpid(),
-        (long)getuid(), command);
+    int n = snprintf(
+        text, sizeof text, "pid=%ld uid=%ld command=%s\n", (long)getpid(), (long)getuid(), command);
     /* Informative only: a failure here changes nothing. */
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n) {
         return;
     }
 }
 
-int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err)
-{
+int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err) {
     CLEANUP(cleanup_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0) {
         return err_sys(err, errno == EACCES ? ERR_PERMISSION : ERR_IO, errno, "lock file %s", path);
@@ -53,7 +50,8 @@ int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err)
         if (errno == EWOULDBLOCK) {
             char holder[160];
             holder_text(fd, holder, sizeof holder);
-            return err_at(err, ERR_DEVICE_BUSY, path, "device is held by %s: wait or stop it",
+            return err_at(
+                err, ERR_DEVICE_BUSY, path, "device is held by %s: wait or stop it",
                 holder[0] != '\0' ? holder : "a process that left no name");
         }
         if (errno != EINTR) {
@@ -65,8 +63,7 @@ int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err)
     return 0;
 }
 
-void lock_drop(int *fd)
-{
+void lock_drop(int *fd) {
     if (*fd >= 0) {
         /* The name must go before the lock does; a name left behind misleads nobody for long. */
         int ignored = ftruncate(*fd, 0);

@@ -45,46 +45,40 @@ struct mailbox_exchange {
     struct ipu_mailbox *received;
 };
 
-static int pcie_read32(void *self, uint32_t offset, uint32_t *ret, struct err *err)
-{
+static int pcie_read32(void *self, uint32_t offset, uint32_t *ret, struct err *err) {
     (void)err;
     *ret = ((struct pcie *)self)->registers[offset / 4];
     return 0;
 }
 
-static int pcie_write32(void *self, uint32_t offset, uint32_t value, struct err *err)
-{
+static int pcie_write32(void *self, uint32_t offset, uint32_t value, struct err *err) {
     (void)err;
     ((struct pcie *)self)->registers[offset / 4] = value;
     return 0;
 }
 
-static int pcie_ioctl(struct pcie *p, unsigned long code, void *arg, const char *what, struct err *err)
-{
+static int
+pcie_ioctl(struct pcie *p, unsigned long code, void *arg, const char *what, struct err *err) {
     if (ioctl(p->fd, code, arg) != 0) {
         return err_sys(err, ERR_DEVICE_ERROR, errno, "%s: %s", p->name, what);
     }
     return 0;
 }
 
-static int pcie_attach(void *self, uint32_t index, void *memory, uint32_t size, struct err *err)
-{
+static int pcie_attach(void *self, uint32_t index, void *memory, uint32_t size, struct err *err) {
     struct buffer_attach a = {index, size, (uint64_t)(uintptr_t)memory};
     return pcie_ioctl(self, IOC_BUFFER_ATTACH, &a, "attach buffer", err);
 }
 
-static int pcie_detach(void *self, uint32_t index, struct err *err)
-{
+static int pcie_detach(void *self, uint32_t index, struct err *err) {
     return pcie_ioctl(self, IOC_BUFFER_DETACH, (void *)(uintptr_t)index, "detach buffer", err);
 }
 
-static int pcie_detach_all(void *self, struct err *err)
-{
+static int pcie_detach_all(void *self, struct err *err) {
     return pcie_ioctl(self, IOC_BUFFER_DETACH_ALL, NULL, "detach all buffers", err);
 }
 
-static int pcie_request(void *self, enum ipu_request request, struct err *err)
-{
+static int pcie_request(void *self, enum ipu_request request, struct err *err) {
     static const struct {
         unsigned long code;
         const char *what;
@@ -103,36 +97,31 @@ static int pcie_request(void *self, enum ipu_request request, struct err *err)
     return pcie_ioctl(self, rows[request].code, arg, rows[request].what, err);
 }
 
-static int pcie_mailbox(void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *ret,
-    struct err *err)
-{
+static int
+pcie_mailbox(void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *ret, struct err *err) {
     struct mailbox_exchange x = {sent, ret};
     return pcie_ioctl(self, IOC_MAILBOX_WRITE_READ, &x, "mailbox", err);
 }
 
-static void pcie_fence(void *self)
-{
+static void pcie_fence(void *self) {
     (void)self;
     __sync_synchronize();
 }
 
-static uint64_t pcie_now_ns(void *self)
-{
+static uint64_t pcie_now_ns(void *self) {
     (void)self;
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void pcie_pause(void *self, uint64_t ns)
-{
+static void pcie_pause(void *self, uint64_t ns) {
     (void)self;
     struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     nanosleep(&t, NULL);
 }
 
-static void pcie_close(void *self)
-{
+static void pcie_close(void *self) {
     struct pcie *p = self;
     if (p == NULL) {
         return;
@@ -146,32 +135,41 @@ static void pcie_close(void *self)
     free(p);
 }
 
-static void cleanup_pcie(struct pcie **p)
-{
+static void cleanup_pcie(struct pcie **p) {
     pcie_close(*p);
 }
 
-int pcie_open(const char *spec, struct ipu_device_ops *ret, struct err *err)
-{
+int pcie_open(const char *spec, struct ipu_device_ops *ret, struct err *err) {
     CLEANUP(cleanup_pcie) struct pcie *p = calloc(1, sizeof *p);
     if (p == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
     }
     p->fd = open(spec, O_RDWR | O_CLOEXEC);
     if (p->fd < 0) {
-        return err_sys(err, errno == EACCES ? ERR_PERMISSION : ERR_DEVICE_ABSENT, errno,
+        return err_sys(
+            err, errno == EACCES ? ERR_PERMISSION : ERR_DEVICE_ABSENT, errno,
             "cannot open %s (without a card use --device sim)", spec);
     }
     void *map = mmap(NULL, IPU_CONFIG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->fd, 0);
     if (map == MAP_FAILED) {
-        return err_sys(err, ERR_DEVICE_ERROR, errno, "%s: cannot map the configuration space", spec);
+        return err_sys(
+            err, ERR_DEVICE_ERROR, errno, "%s: cannot map the configuration space", spec);
     }
     p->registers = map;
     snprintf(p->name, sizeof p->name, "%s", spec);
-    *ret = (struct ipu_device_ops){.name = p->name, .read32 = pcie_read32, .write32 = pcie_write32,
-        .attach = pcie_attach, .detach = pcie_detach, .detach_all = pcie_detach_all,
-        .request = pcie_request, .mailbox = pcie_mailbox, .fence = pcie_fence,
-        .now_ns = pcie_now_ns, .pause = pcie_pause, .close = pcie_close};
+    *ret = (struct ipu_device_ops){
+        .name = p->name,
+        .read32 = pcie_read32,
+        .write32 = pcie_write32,
+        .attach = pcie_attach,
+        .detach = pcie_detach,
+        .detach_all = pcie_detach_all,
+        .request = pcie_request,
+        .mailbox = pcie_mailbox,
+        .fence = pcie_fence,
+        .now_ns = pcie_now_ns,
+        .pause = pcie_pause,
+        .close = pcie_close};
     ret->self = TAKE(p);
     return 0;
 }

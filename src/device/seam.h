@@ -48,7 +48,8 @@ struct ipu_device_ops {
     int (*detach)(void *self, uint32_t index, struct err *err);
     int (*detach_all)(void *self, struct err *err);
     int (*request)(void *self, enum ipu_request request, struct err *err);
-    int (*mailbox)(void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *ret_received,
+    int (*mailbox)(
+        void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *ret_received,
         struct err *err);
     /* Full fence between host memory accesses and register accesses. */
     void (*fence)(void *self);

@@ -20,15 +20,13 @@
 
 static const char *const call_names[] = {"initialize", "run"};
 
-static uint8_t *pages_new(uint32_t size)
-{
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
-        -1, 0);
+static uint8_t *pages_new(uint32_t size) {
+    void *p =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
-static int attach_pages(struct device *d, struct err *err)
-{
+static int attach_pages(struct device *d, struct err *err) {
     uint32_t pages = d->program->participant_count;
     d->pages_bytes = (pages > 0 ? pages : 1) * IPU_PAGE_BYTES;
     d->command_page = pages_new(IPU_PAGE_BYTES);
@@ -43,8 +41,7 @@ static int attach_pages(struct device *d, struct err *err)
     return r < 0 ? r : d->ops.attach(d->ops.self, 1, d->pages, d->pages_bytes, err);
 }
 
-void session_end(struct device *d)
-{
+void session_end(struct device *d) {
     if (d->pages != NULL || d->command_page != NULL) {
         (void)d->ops.detach_all(d->ops.self, NULL);
     }
@@ -58,8 +55,7 @@ void session_end(struct device *d)
     d->command_page = NULL;
 }
 
-int session_start(struct device *d, device_event_fn *event, void *arg, struct err *err)
-{
+int session_start(struct device *d, device_event_fn *event, void *arg, struct err *err) {
     char fields[64];
     if (event != NULL) {
         event("device.session", "starting host exchange session", "{\"startup_mark\":23}", arg);
@@ -70,7 +66,8 @@ int session_start(struct device *d, device_event_fn *event, void *arg, struct er
     r = r < 0 ? r
               : reg_wait_clear(d, REG_HSPGS2, MARK_MASK, START_LIMIT_NS, "startup barrier", err);
     if (r == 0 && event != NULL) {
-        snprintf(fields, sizeof fields, "{\"pages\":2,\"participants\":%u}",
+        snprintf(
+            fields, sizeof fields, "{\"pages\":2,\"participants\":%u}",
             d->program->participant_count);
         event("device.pages", "attaching host exchange pages", fields, arg);
     }
@@ -82,15 +79,14 @@ int session_start(struct device *d, device_event_fn *event, void *arg, struct er
 }
 
 /* One acknowledgement: the device moves to its next barrier. */
-static int acknowledge(struct device *d, uint64_t limit_ns, const char *what, struct err *err)
-{
+static int acknowledge(struct device *d, uint64_t limit_ns, const char *what, struct err *err) {
     int r = hsp_write(d, REG_HSPGS2, 1, err);
     return r < 0 ? r : reg_wait_clear(d, REG_HSPGS2, MARK_MASK, limit_ns, what, err);
 }
 
-int session_call(struct device *d, enum package_call call, const uint8_t *const *inputs,
-    uint8_t *const *outputs, uint64_t limit_ns, struct err *err)
-{
+int session_call(
+    struct device *d, enum package_call call, const uint8_t *const *inputs, uint8_t *const *outputs,
+    uint64_t limit_ns, struct err *err) {
     const struct program *g = d->program;
     for (uint32_t i = 0; i < g->phase_count; i++) {
         const struct package_phase *f = &g->phases[i];

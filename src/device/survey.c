@@ -22,15 +22,14 @@
 
 #include "isa/isa.h"
 
-#define REG_COMPLEX_CSR  0x2004u
-#define FREEZE_NS        1000000u /* for the stops to take effect on a card */
-#define STATE_PASSES     4        /* reads of a tile that still runs after the freeze */
-#define MAX_REFUSALS     4        /* in a row, before waiting supervisors are left alone */
-#define MAX_ABSTENTIONS  64       /* tiles asked for their abstention counter */
-#define ZONE_ABSTAIN     1
+#define REG_COMPLEX_CSR 0x2004u
+#define FREEZE_NS       1000000u /* for the stops to take effect on a card */
+#define STATE_PASSES    4        /* reads of a tile that still runs after the freeze */
+#define MAX_REFUSALS    4        /* in a row, before waiting supervisors are left alone */
+#define MAX_ABSTENTIONS 64       /* tiles asked for their abstention counter */
+#define ZONE_ABSTAIN    1
 
-static bool keep(struct survey *s, int r, const struct err *err)
-{
+static bool keep(struct survey *s, int r, const struct err *err) {
     if (r < 0 && s->incomplete.code == 0) {
         s->incomplete = *err;
         s->incomplete.code = -r;
@@ -39,18 +38,15 @@ static bool keep(struct survey *s, int r, const struct err *err)
 }
 
 /* The context did not take an instruction: said so, or was busy until the limit of one. */
-static bool is_refusal(int r)
-{
+static bool is_refusal(int r) {
     return r == -ERR_CONFLICT || r == -ERR_RUN_TIMEOUT;
 }
 
-static bool is_over(const struct survey *s)
-{
+static bool is_over(const struct survey *s) {
     return s->incomplete.code != 0;
 }
 
-int survey_reader(uint32_t status)
-{
+int survey_reader(uint32_t status) {
     for (int pass = 0; pass < 2; pass++) {
         for (int context = 1; context < TDI_CONTEXTS; context++) {
             uint32_t state = tdi_state(status, context);
@@ -63,17 +59,16 @@ int survey_reader(uint32_t status)
 }
 
 /* Words of a tile, where memory can be read; false, and no error, where it cannot. */
-static bool peek(struct device *d, const struct survey_tile *t, uint32_t tile, uint32_t addr,
-    uint32_t *ret, uint32_t count)
-{
+static bool peek(
+    struct device *d, const struct survey_tile *t, uint32_t tile, uint32_t addr, uint32_t *ret,
+    uint32_t count) {
     int reader = survey_reader(t->status);
     return reader >= 0 && tdi_peek_words(d, tile, reader, addr, ret, count, NULL) == 0;
 }
 
 /* ---- Registers of the chip ------------------------------------------------------------------ */
 
-static void read_chip(struct device *d, struct survey *s)
-{
+static void read_chip(struct device *d, struct survey *s) {
     static const uint32_t marks[2] = {REG_HSPGS1, REG_HSPGS2};
     struct err err = {0};
     for (int g = 0; g < 2; g++) {
@@ -93,8 +88,7 @@ static void read_chip(struct device *d, struct survey *s)
 
 /* ---- States --------------------------------------------------------------------------------- */
 
-static bool has_active(uint32_t status)
-{
+static bool has_active(uint32_t status) {
     for (int context = 0; context < TDI_CONTEXTS; context++) {
         if (tdi_state(status, context) == 1) {
             return true;
@@ -103,8 +97,7 @@ static bool has_active(uint32_t status)
     return false;
 }
 
-static void read_states(struct device *d, bool freeze, struct survey *s)
-{
+static void read_states(struct device *d, bool freeze, struct survey *s) {
     struct err err = {0};
     if (freeze) {
         if (!keep(s, tdi_stop_all(d, &err), &err)) {
@@ -126,8 +119,7 @@ static void read_states(struct device *d, bool freeze, struct survey *s)
 /* ---- Classes and exceptions ----------------------------------------------------------------- */
 
 /* The branch to address 0 that ends a program: the exception is raised at the branch. */
-static bool is_end(struct device *d, const struct survey_tile *t, uint32_t tile, uint32_t pc)
-{
+static bool is_end(struct device *d, const struct survey_tile *t, uint32_t tile, uint32_t pc) {
     uint32_t word;
     struct insn insn;
     if (pc == 0) {
@@ -149,9 +141,8 @@ static bool is_end(struct device *d, const struct survey_tile *t, uint32_t tile,
     return target == 0;
 }
 
-static void describe_instruction(struct device *d, const struct survey_tile *t,
-    struct survey_exception *x)
-{
+static void
+describe_instruction(struct device *d, const struct survey_tile *t, struct survey_exception *x) {
     uint32_t words[2];
     char first[64], second[64];
     struct insn insn, other;
@@ -165,7 +156,7 @@ static void describe_instruction(struct device *d, const struct survey_tile *t,
     }
     isa_print_named(&insn, unit, first, sizeof first);
     bool is_bundle = insn.coissue && peek(d, t, x->tile, x->pc + 4, &words[1], 1) &&
-        isa_decode(words[1], unit, &other);
+                     isa_decode(words[1], unit, &other);
     if (is_bundle) {
         isa_print_named(&other, unit, second, sizeof second);
         snprintf(x->instruction, sizeof x->instruction, "{ %.44s ; %.44s }", first, second);
@@ -174,14 +165,12 @@ static void describe_instruction(struct device *d, const struct survey_tile *t,
     }
 }
 
-static bool is_row(const char *symbol)
-{
+static bool is_row(const char *symbol) {
     return symbol != NULL && strncmp(symbol, "row.", 4) == 0;
 }
 
 /* The exchange row a word calls, or NULL. */
-static const char *called_row(const struct device *d, uint32_t tile, uint32_t word)
-{
+static const char *called_row(const struct device *d, uint32_t tile, uint32_t word) {
     struct insn insn;
     uint32_t offset;
     if (!isa_decode(word, ISA_SUPERVISOR, &insn) ||
@@ -193,8 +182,7 @@ static const char *called_row(const struct device *d, uint32_t tile, uint32_t wo
 }
 
 /* A phase ends before its receive errors are known: the link register then tells which it was. */
-static void find_row(struct device *d, const struct survey_tile *t, struct survey_exception *x)
-{
+static void find_row(struct device *d, const struct survey_tile *t, struct survey_exception *x) {
     uint32_t link, word;
     if (x->context != 0) {
         return;
@@ -206,15 +194,15 @@ static void find_row(struct device *d, const struct survey_tile *t, struct surve
         return;
     }
     bool is_exchange = x->etype == TDI_EXC_EXERR || x->etype == TDI_EXC_EXCONF ||
-        x->etype == TDI_EXC_CONFLICT || (t->status >> 27 & 7) != 0;
+                       x->etype == TDI_EXC_CONFLICT || (t->status >> 27 & 7) != 0;
     if (is_exchange && tdi_peek_m(d, x->tile, 0, 10, &link, NULL) == 0 &&
         peek(d, t, x->tile, link - 4, &word, 1)) {
         x->row = called_row(d, x->tile, word);
     }
 }
 
-static void add_exception(struct device *d, struct survey *s, const struct survey_exception *found)
-{
+static void
+add_exception(struct device *d, struct survey *s, const struct survey_exception *found) {
     const struct survey_tile *t = &s->tiles[found->tile];
     if (s->exception_count++ >= SURVEY_MAX_EXCEPTIONS) {
         return;
@@ -236,9 +224,8 @@ static void add_exception(struct device *d, struct survey *s, const struct surve
 }
 
 /* The class that one context in state 2 or 3 gives its tile. */
-static enum tile_class judge_context(struct device *d, struct survey *s,
-    struct survey_exception *x, struct err *err)
-{
+static enum tile_class
+judge_context(struct device *d, struct survey *s, struct survey_exception *x, struct err *err) {
     struct survey_tile *t = &s->tiles[x->tile];
     int r = tdi_peek_csr(d, x->tile, x->context, CSR_STATUS, &x->status, err);
     r = r < 0 ? r : tdi_peek_csr(d, x->tile, x->context, CSR_PC, &x->pc, err);
@@ -271,8 +258,7 @@ static enum tile_class judge_context(struct device *d, struct survey *s,
     return TILE_EXCEPTED;
 }
 
-static void judge_tiles(struct device *d, struct survey *s)
-{
+static void judge_tiles(struct device *d, struct survey *s) {
     struct err err = {0};
     for (uint32_t i = 0; i < TARGET_TILES && !is_over(s); i++) {
         struct survey_tile *t = &s->tiles[i];
@@ -286,11 +272,11 @@ static void judge_tiles(struct device *d, struct survey *s)
             }
             has[TILE_RUNNING] |= state == 1;
         }
-        t->class = has[TILE_EXCEPTED] ? TILE_EXCEPTED
-            : has[TILE_STOPPED]       ? TILE_STOPPED
-            : has[TILE_RUNNING]       ? TILE_RUNNING
-            : has[TILE_COMPLETE]      ? TILE_COMPLETE
-                                      : TILE_WAITING;
+        t->class = has[TILE_EXCEPTED]   ? TILE_EXCEPTED
+                   : has[TILE_STOPPED]  ? TILE_STOPPED
+                   : has[TILE_RUNNING]  ? TILE_RUNNING
+                   : has[TILE_COMPLETE] ? TILE_COMPLETE
+                                        : TILE_WAITING;
         s->counts[t->class]++;
         s->receive_errors += (t->status >> 27 & 7) != 0;
     }
@@ -298,16 +284,14 @@ static void judge_tiles(struct device *d, struct survey *s)
 
 /* ---- Positions ------------------------------------------------------------------------------ */
 
-static int sync_zone(uint32_t word)
-{
+static int sync_zone(uint32_t word) {
     struct insn insn;
     bool is_sync = isa_decode(word, ISA_SUPERVISOR, &insn) && insn.op == ISA_OP_sync_zi;
     return is_sync ? insn.v[0] : -1;
 }
 
 /* The sync lies before pc when the instruction counts as executed, else at it. */
-static void find_wait(struct device *d, struct survey *s, uint32_t tile)
-{
+static void find_wait(struct device *d, struct survey *s, uint32_t tile) {
     struct survey_tile *t = &s->tiles[tile];
     uint32_t words[3];
     if (!peek(d, t, tile, t->pc - 4, words, 3)) {
@@ -324,8 +308,7 @@ static void find_wait(struct device *d, struct survey *s, uint32_t tile)
     t->symbol = program_symbol(d->program, tile, t->pc, &t->offset);
 }
 
-static void read_positions(struct device *d, struct survey *s)
-{
+static void read_positions(struct device *d, struct survey *s) {
     struct err err = {0};
     int refusals = 0;
     for (uint32_t i = 0; i < TARGET_TILES && !is_over(s) && refusals < MAX_REFUSALS; i++) {
@@ -345,8 +328,7 @@ static void read_positions(struct device *d, struct survey *s)
     }
 }
 
-static void read_work(struct device *d, struct survey *s)
-{
+static void read_work(struct device *d, struct survey *s) {
     struct err err = {0};
     for (uint32_t i = 0; i < TARGET_TILES && !is_over(s); i++) {
         struct survey_tile *t = &s->tiles[i];
@@ -361,18 +343,15 @@ static void read_work(struct device *d, struct survey *s)
 /* ---- The barrier ---------------------------------------------------------------------------- */
 
 /* Zones that one barrier completes together (6.2): 4 and 12, 5 and 13, 6 and 14, 7 and 15. */
-static int barrier_of(int zone)
-{
+static int barrier_of(int zone) {
     return zone >= 12 ? zone - 8 : zone;
 }
 
-static bool is_same_name(const char *a, const char *b)
-{
+static bool is_same_name(const char *a, const char *b) {
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static void group_waits(struct survey *s)
-{
+static void group_waits(struct survey *s) {
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         const struct survey_tile *t = &s->tiles[i];
         const char *symbol = s->knows_waits ? t->symbol : t->work;
@@ -382,7 +361,7 @@ static void group_waits(struct survey *s)
         struct survey_group *g = s->groups;
         const struct survey_group *end = s->groups + s->group_count;
         while (g < end && (g->zone != t->zone || !is_same_name(g->symbol, symbol) ||
-                              !is_same_name(g->phase, t->phase))) {
+                           !is_same_name(g->phase, t->phase))) {
             g++;
         }
         if (g == s->groups + SURVEY_MAX_GROUPS) {
@@ -400,17 +379,15 @@ static void group_waits(struct survey *s)
     }
 }
 
-static bool has_arrived(const struct survey *s, const struct survey_tile *t)
-{
+static bool has_arrived(const struct survey *s, const struct survey_tile *t) {
     if (t->class != TILE_WAITING) {
         return false;
     }
     return !s->knows_waits || t->zone == ZONE_ABSTAIN || t->is_abstaining ||
-        barrier_of(t->zone) == s->barrier;
+           barrier_of(t->zone) == s->barrier;
 }
 
-static void find_barrier(struct survey *s)
-{
+static void find_barrier(struct survey *s) {
     uint32_t waiting[16] = {0};
     s->barrier = -1;
     for (uint32_t i = 0; i < TARGET_TILES; i++) {
@@ -426,8 +403,7 @@ static void find_barrier(struct survey *s)
     s->waiting_at_barrier = s->barrier >= 0 ? waiting[s->barrier] : s->counts[TILE_WAITING];
 }
 
-static void find_missing(struct device *d, struct survey *s)
-{
+static void find_missing(struct device *d, struct survey *s) {
     struct err err = {0};
     uint32_t asked = 0;
     if (s->barrier < 0 && s->knows_waits) {
@@ -449,8 +425,7 @@ static void find_missing(struct device *d, struct survey *s)
 
 /* ---- All of it ------------------------------------------------------------------------------ */
 
-void survey_take(struct device *d, bool freeze, struct survey *s)
-{
+void survey_take(struct device *d, bool freeze, struct survey *s) {
     uint64_t start = d->ops.now_ns(d->ops.self);
     memset(s, 0, sizeof *s);
     s->is_frozen = freeze;
@@ -477,16 +452,14 @@ void survey_take(struct device *d, bool freeze, struct survey *s)
     s->elapsed_ns = d->ops.now_ns(d->ops.self) - start;
 }
 
-const char *survey_verdict(const struct survey *s)
-{
-    return s->exception_count > 0         ? "fault"
-        : s->counts[TILE_RUNNING] > 0     ? "running"
-        : s->is_frozen && s->counts[TILE_WAITING] > 0 ? "deadlock"
-                                          : "quiet";
+const char *survey_verdict(const struct survey *s) {
+    return s->exception_count > 0                        ? "fault"
+           : s->counts[TILE_RUNNING] > 0                 ? "running"
+           : s->is_frozen && s->counts[TILE_WAITING] > 0 ? "deadlock"
+                                                         : "quiet";
 }
 
-static size_t put_tile(const struct survey *s, uint16_t i, char *text, size_t n)
-{
+static size_t put_tile(const struct survey *s, uint16_t i, char *text, size_t n) {
     static const char *const words[TILE_CLASSES] = {
         "waits", "runs", "has ended", "is stopped", "is excepted"};
     const struct survey_tile *t = &s->tiles[i];
@@ -496,20 +469,21 @@ static size_t put_tile(const struct survey *s, uint16_t i, char *text, size_t n)
         snprintf(zone, sizeof zone, " in sync %d", t->zone);
     }
     if (t->has_position) {
-        snprintf(place, sizeof place, " at 0x%05x%s%.64s+0x%x", t->pc, t->symbol != NULL ? " " : "",
+        snprintf(
+            place, sizeof place, " at 0x%05x%s%.64s+0x%x", t->pc, t->symbol != NULL ? " " : "",
             t->symbol != NULL ? t->symbol : "", t->offset);
         if (t->symbol == NULL) {
             snprintf(place, sizeof place, " at 0x%05x", t->pc);
         }
     }
-    int used = snprintf(text, n, "tile %u (row %d, column %d, sub %d) %s%s%s", i, target_row(p),
-        target_column(p), target_sub(p), words[t->class], zone, place);
+    int used = snprintf(
+        text, n, "tile %u (row %d, column %d, sub %d) %s%s%s", i, target_row(p), target_column(p),
+        target_sub(p), words[t->class], zone, place);
     return used < 0 || (size_t)used >= n ? n - 1 : (size_t)used;
 }
 
 /* All wait and nobody knows where: those whose last work is the rarest are the ones to look at. */
-static void summarize_work(const struct survey *s, char *text, size_t n)
-{
+static void summarize_work(const struct survey *s, char *text, size_t n) {
     const struct survey_group *rare = &s->groups[0];
     if (s->knows_waits || s->group_count < 2) {
         return;
@@ -517,23 +491,23 @@ static void summarize_work(const struct survey *s, char *text, size_t n)
     for (uint32_t i = 1; i < s->group_count; i++) {
         rare = s->groups[i].count < rare->count ? &s->groups[i] : rare;
     }
-    snprintf(text, n, "%u tiles wait; %u of them, first tile %u, last worked in %.64s",
+    snprintf(
+        text, n, "%u tiles wait; %u of them, first tile %u, last worked in %.64s",
         s->counts[TILE_WAITING], rare->count, rare->tiles[0], rare->symbol);
 }
 
-void survey_summary(const struct survey *s, char *text, size_t n)
-{
+void survey_summary(const struct survey *s, char *text, size_t n) {
     text[0] = '\0';
     if (s->exception_count > 0) {
         const struct survey_exception *x = &s->exceptions[0];
         char who[16];
         snprintf(who, sizeof who, x->context == 0 ? "supervisor" : "worker %d", x->context - 1);
-        size_t used = (size_t)snprintf(text, n, "tile %u %s: exception %s", x->tile, who,
-            tdi_exception_name(x->etype));
+        size_t used = (size_t)snprintf(
+            text, n, "tile %u %s: exception %s", x->tile, who, tdi_exception_name(x->etype));
         uint32_t code = s->tiles[x->tile].status >> 27 & 7;
         if (used < n && code != 0) {
-            used += (size_t)snprintf(text + used, n - used, ", receive error %s",
-                tdi_receive_error_name(code));
+            used += (size_t)snprintf(
+                text + used, n - used, ", receive error %s", tdi_receive_error_name(code));
         }
         if (used < n) {
             used += (size_t)snprintf(text + used, n - used, " at 0x%05x", x->pc);
@@ -558,12 +532,14 @@ void survey_summary(const struct survey *s, char *text, size_t n)
             break;
         }
     }
-    int used = running > 0 ? snprintf(text, n, "%u tile%s run, first ", running, running == 1 ? "" : "s")
-        : s->barrier >= 0
-        ? snprintf(text, n, "%u tiles wait in sync %d, %u did not arrive, first ",
-              s->waiting_at_barrier, s->barrier, s->missing_count)
-        : snprintf(text, n, "%u tiles wait, %u do not, first ", s->counts[TILE_WAITING],
-              s->missing_count);
+    int used =
+        running > 0 ? snprintf(text, n, "%u tile%s run, first ", running, running == 1 ? "" : "s")
+        : s->barrier >= 0 ? snprintf(
+                                text, n, "%u tiles wait in sync %d, %u did not arrive, first ",
+                                s->waiting_at_barrier, s->barrier, s->missing_count)
+                          : snprintf(
+                                text, n, "%u tiles wait, %u do not, first ",
+                                s->counts[TILE_WAITING], s->missing_count);
     if (used > 0 && (size_t)used < n) {
         (void)put_tile(s, first, text + used, n - (size_t)used);
     }

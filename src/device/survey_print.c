@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAIL_BYTES  64  /* room kept for what closes lists and object */
-#define TEXT_CHARS  640 /* of one string */
+#define TAIL_BYTES 64  /* room kept for what closes lists and object */
+#define TEXT_CHARS 640 /* of one string */
 
 struct text {
     char *bytes; /* DEVICE_POSTMORTEM_BYTES */
@@ -20,8 +20,7 @@ struct text {
 /* Appends; on overflow the text stays as it was and is_cut is set. */
 static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void put(struct text *t, const char *format, ...)
-{
+static void put(struct text *t, const char *format, ...) {
     size_t room = DEVICE_POSTMORTEM_BYTES - TAIL_BYTES - t->used;
     va_list args;
     va_start(args, format);
@@ -36,8 +35,7 @@ static void put(struct text *t, const char *format, ...)
 }
 
 /* A JSON string, or null. Bytes beyond ASCII and controls become '?': names are ours. */
-static void put_string(struct text *t, const char *value)
-{
+static void put_string(struct text *t, const char *value) {
     if (value == NULL) {
         put(t, "null");
         return;
@@ -61,16 +59,14 @@ struct list {
     bool was_cut, is_first, is_full, is_open;
 };
 
-static struct list list_open(struct text *t, const char *name)
-{
+static struct list list_open(struct text *t, const char *name) {
     size_t before = t->used;
     put(t, ",\"%s\":[", name);
     bool is_open = t->used != before;
     return (struct list){.t = t, .is_first = true, .is_full = !is_open, .is_open = is_open};
 }
 
-static bool list_item(struct list *l)
-{
+static bool list_item(struct list *l) {
     if (l->is_full) {
         return false;
     }
@@ -82,8 +78,7 @@ static bool list_item(struct list *l)
     return true;
 }
 
-static void list_item_end(struct list *l)
-{
+static void list_item_end(struct list *l) {
     if (l->t->is_cut) {
         l->t->used = l->before;
         l->t->bytes[l->t->used] = '\0';
@@ -92,16 +87,14 @@ static void list_item_end(struct list *l)
     l->t->is_cut |= l->was_cut;
 }
 
-static void list_close(struct list *l)
-{
+static void list_close(struct list *l) {
     if (l->is_open) { /* in the room kept for it */
         l->t->bytes[l->t->used++] = ']';
         l->t->bytes[l->t->used] = '\0';
     }
 }
 
-static void put_zone(struct text *t, const char *name, int zone)
-{
+static void put_zone(struct text *t, const char *name, int zone) {
     if (zone >= 0) {
         put(t, "\"%s\":%d", name, zone);
     } else {
@@ -113,15 +106,13 @@ static const char *const class_names[TILE_CLASSES] = {
     "waiting", "running", "complete", "stopped", "excepted"};
 static const char class_letters[TILE_CLASSES] = {'.', 'r', 'c', 's', 'E'};
 
-static void put_tile(struct text *t, uint16_t tile)
-{
+static void put_tile(struct text *t, uint16_t tile) {
     struct physical_tile p = {tile};
     put(t, "\"tile\":%u,\"logical\":%u,\"row\":%d,\"column\":%d,\"sub\":%d", tile,
         target_logical(p).n, target_row(p), target_column(p), target_sub(p));
 }
 
-static void put_place(struct text *t, uint32_t pc, const char *symbol, uint32_t offset)
-{
+static void put_place(struct text *t, uint32_t pc, const char *symbol, uint32_t offset) {
     put(t, ",\"pc\":%u,\"symbol\":", pc);
     put_string(t, symbol);
     if (symbol != NULL) {
@@ -129,8 +120,7 @@ static void put_place(struct text *t, uint32_t pc, const char *symbol, uint32_t 
     }
 }
 
-static void put_counts(struct text *t, const struct survey *s)
-{
+static void put_counts(struct text *t, const struct survey *s) {
     put(t, ",\"tiles\":{");
     for (int k = 0; k < TILE_CLASSES; k++) {
         put(t, "%s\"%s\":%u", k > 0 ? "," : "", class_names[k], s->counts[k]);
@@ -143,16 +133,14 @@ static void put_counts(struct text *t, const struct survey *s)
     put(t, "\"");
 }
 
-static void put_barrier(struct text *t, const struct survey *s)
-{
+static void put_barrier(struct text *t, const struct survey *s) {
     put(t, ",\"exception_count\":%u,\"receive_errors\":%u", s->exception_count, s->receive_errors);
     put(t, ",\"waits_known\":%s,", s->knows_waits ? "true" : "false");
     put_zone(t, "barrier", s->barrier);
     put(t, ",\"arrived\":%u,\"missing_count\":%u", s->waiting_at_barrier, s->missing_count);
 }
 
-static void put_chip(struct text *t, const struct survey *s)
-{
+static void put_chip(struct text *t, const struct survey *s) {
     put(t, ",\"marks\":[");
     for (int g = 0; g < 2; g++) {
         put(t, g > 0 ? "," : "");
@@ -169,8 +157,8 @@ static void put_chip(struct text *t, const struct survey *s)
     put(t, "]");
 }
 
-static void put_exception(struct text *t, const struct survey *s, const struct survey_exception *x)
-{
+static void
+put_exception(struct text *t, const struct survey *s, const struct survey_exception *x) {
     uint32_t code = s->tiles[x->tile].status >> 27 & 7;
     put(t, "{");
     put_tile(t, x->tile);
@@ -198,18 +186,17 @@ static void put_exception(struct text *t, const struct survey *s, const struct s
     put(t, "}");
 }
 
-static void put_exceptions(struct text *t, const struct survey *s)
-{
+static void put_exceptions(struct text *t, const struct survey *s) {
     struct list l = list_open(t, "exceptions");
-    for (uint32_t i = 0; i < s->exception_count && i < SURVEY_MAX_EXCEPTIONS && list_item(&l); i++) {
+    for (uint32_t i = 0; i < s->exception_count && i < SURVEY_MAX_EXCEPTIONS && list_item(&l);
+         i++) {
         put_exception(t, s, &s->exceptions[i]);
         list_item_end(&l);
     }
     list_close(&l);
 }
 
-static void put_waits(struct text *t, const struct survey *s)
-{
+static void put_waits(struct text *t, const struct survey *s) {
     struct list l = list_open(t, s->knows_waits ? "waits" : "last_work");
     for (uint32_t i = 0; i < s->group_count && list_item(&l); i++) {
         const struct survey_group *g = &s->groups[i];
@@ -231,8 +218,7 @@ static void put_waits(struct text *t, const struct survey *s)
     list_close(&l);
 }
 
-static void put_missing(struct text *t, const struct survey *s)
-{
+static void put_missing(struct text *t, const struct survey *s) {
     struct list m = list_open(t, "missing");
     for (uint32_t i = 0; i < s->missing_count && i < SURVEY_MAX_MISSING && list_item(&m); i++) {
         const struct survey_tile *x = &s->tiles[s->missing[i]];
@@ -249,8 +235,7 @@ static void put_missing(struct text *t, const struct survey *s)
     list_close(&m);
 }
 
-static void put_running(struct text *t, const struct survey *s)
-{
+static void put_running(struct text *t, const struct survey *s) {
     uint32_t told = 0;
     struct list l = list_open(t, "running");
     for (uint16_t i = 0; i < TARGET_TILES && told < SURVEY_MAX_NAMED; i++) {
@@ -272,8 +257,7 @@ static void put_running(struct text *t, const struct survey *s)
     list_close(&l);
 }
 
-char *survey_print(const struct survey *s, const char *seam_text)
-{
+char *survey_print(const struct survey *s, const char *seam_text) {
     char summary[320];
     struct text t = {.bytes = malloc(DEVICE_POSTMORTEM_BYTES)};
     if (t.bytes == NULL) {
@@ -295,7 +279,7 @@ char *survey_print(const struct survey *s, const char *seam_text)
     put_running(&t, s);
     put_waits(&t, s);
     /* TAIL_BYTES are kept for these. */
-    t.used += (size_t)snprintf(t.bytes + t.used, TAIL_BYTES, ",\"cut\":%s}",
-        t.is_cut ? "true" : "false");
+    t.used +=
+        (size_t)snprintf(t.bytes + t.used, TAIL_BYTES, ",\"cut\":%s}", t.is_cut ? "true" : "false");
     return t.bytes;
 }

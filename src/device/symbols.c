@@ -5,8 +5,7 @@
 #define MAX_UNSIZED 0x4000u /* bytes a symbol without a size reaches at most */
 
 /* Number of symbols that are before (tile, addr + 1). */
-static uint32_t upper_bound(const struct program *g, int32_t tile, uint32_t addr)
-{
+static uint32_t upper_bound(const struct program *g, int32_t tile, uint32_t addr) {
     uint32_t low = 0, high = g->symbol_count;
     while (low < high) {
         uint32_t mid = (low + high) / 2;
@@ -20,8 +19,7 @@ static uint32_t upper_bound(const struct program *g, int32_t tile, uint32_t addr
     return low;
 }
 
-static const struct package_symbol *find(const struct program *g, int32_t tile, uint32_t addr)
-{
+static const struct package_symbol *find(const struct program *g, int32_t tile, uint32_t addr) {
     uint32_t at = upper_bound(g, tile, addr);
     if (at == 0) {
         return NULL;
@@ -31,9 +29,8 @@ static const struct package_symbol *find(const struct program *g, int32_t tile, 
     return s->tile == tile && addr - s->addr < reach ? s : NULL;
 }
 
-const char *program_symbol(
-    const struct program *g, uint32_t tile, uint32_t addr, uint32_t *ret_offset)
-{
+const char *
+program_symbol(const struct program *g, uint32_t tile, uint32_t addr, uint32_t *ret_offset) {
     const struct package_symbol *s = g != NULL ? find(g, (int32_t)tile, addr) : NULL;
     s = s == NULL && g != NULL ? find(g, -1, addr) : s;
     if (s == NULL) {
@@ -43,9 +40,9 @@ const char *program_symbol(
     return s->name;
 }
 
-size_t device_tile_symbols(const struct device *d, uint32_t tile, uint32_t addr, uint32_t bytes,
-    struct device_symbol *ret, size_t n)
-{
+size_t device_tile_symbols(
+    const struct device *d, uint32_t tile, uint32_t addr, uint32_t bytes, struct device_symbol *ret,
+    size_t n) {
     const struct program *g = d->program;
     const int32_t lists[2] = {-1, (int32_t)tile};
     size_t count = 0;
@@ -54,7 +51,8 @@ size_t device_tile_symbols(const struct device *d, uint32_t tile, uint32_t addr,
         uint32_t at = upper_bound(g, lists[k], addr);
         at -= find(g, lists[k], addr) != NULL; /* the one that covers the start */
         for (; at < g->symbol_count && g->symbols[at].tile == lists[k] &&
-               g->symbols[at].addr < end && count < n; at++) {
+               g->symbols[at].addr < end && count < n;
+             at++) {
             const struct package_symbol *s = &g->symbols[at];
             size_t place = count++;
             for (; place > 0 && ret[place - 1].addr > s->addr; place--) {

@@ -1,9 +1,9 @@
 /* Programs and tables of all tiles at their final addresses. Idle tiles share one of each. */
 #include "emit/emit_internal.h"
 
-int emit_code_build(const struct emit_context *c, const struct emit_layout *l, struct arena *a,
-    struct emit_code **ret, struct err *err)
-{
+int emit_code_build(
+    const struct emit_context *c, const struct emit_layout *l, struct arena *a,
+    struct emit_code **ret, struct err *err) {
     struct emit_code *code = ARENA_NEW(a, struct emit_code);
     code->programs = ARENA_ARRAY(a, uint32_t *, TARGET_TILES);
     code->tables = ARENA_ARRAY(a, uint32_t *, TARGET_TILES);
@@ -22,9 +22,10 @@ int emit_code_build(const struct emit_context *c, const struct emit_layout *l, s
             return rc;
         }
         if (program.count != x->program_words || emit_table_words(c, t) != x->table_words) {
-            return err_set(err, ERR_INTERNAL,
-                "emit: program of logical tile %u has %u words, %u were laid out", t,
-                program.count, x->program_words);
+            return err_set(
+                err, ERR_INTERNAL,
+                "emit: program of logical tile %u has %u words, %u were laid out", t, program.count,
+                x->program_words);
         }
         code->programs[t] = program.words;
         code->tables[t] = ARENA_ARRAY(a, uint32_t, x->table_words);

@@ -50,21 +50,22 @@ struct emit_text {
     uint32_t size, more_size;
     uint32_t host_in, host_out, sample_start, sample_end; /* addresses of runtime routines */
     const struct kernel_variant *variants;
-    uint32_t *kernel_addr;       /* by variant */
+    uint32_t *kernel_addr; /* by variant */
     uint32_t variant_count;
-    struct asm_symbol *symbols;  /* ascending addresses */
+    struct asm_symbol *symbols; /* ascending addresses */
     uint32_t symbol_count;
 };
 
 void emit_plan_kernels(const struct tile_graph *tg, struct arena *a, struct emit_kernels *ret);
 int emit_compile_kernels(struct emit_kernels *k, struct arena *a, struct err *err);
-int emit_link(const struct asm_object *runtime, const struct emit_kernels *k, struct arena *a,
+int emit_link(
+    const struct asm_object *runtime, const struct emit_kernels *k, struct arena *a,
     struct emit_text **ret, struct err *err);
 
 /* ---- Host plan -------------------------------------------------------------------------- */
 enum emit_stream { STREAM_INITIALIZE, STREAM_INPUT, STREAM_OUTPUT, STREAMS };
 
-struct emit_piece { /* bytes between a page and tile memory */
+struct emit_piece {          /* bytes between a page and tile memory */
     struct buffer_id buffer; /* NO_BUFFER: offset is an absolute address */
     uint32_t offset, page_offset, bytes;
 };
@@ -97,9 +98,9 @@ struct emit_host {
     uint32_t stream_phases[STREAMS];
     struct package_binding *bindings;
     uint32_t binding_count;
-    struct package_slice *slices;        /* unsorted until emit_images() */
+    struct package_slice *slices; /* unsorted until emit_images() */
     uint32_t slice_count;
-    uint16_t *participants;              /* physical, ascending */
+    uint16_t *participants; /* physical, ascending */
     uint32_t participant_count;
     uint64_t bytes[STREAMS];
 };
@@ -108,7 +109,7 @@ int emit_host_build(
     const struct tile_graph *tg, struct arena *a, struct emit_host **ret, struct err *err);
 
 /* ---- Code layout ------------------------------------------------------------------------ */
-struct emit_index { /* calls of each logical tile, in program order */
+struct emit_index {       /* calls of each logical tile, in program order */
     uint32_t *tile_first; /* TARGET_TILES + 1 */
     uint32_t *vertex;     /* indices into tg->vertices */
 };
@@ -150,18 +151,21 @@ struct emit_code {
     uint32_t **tables;   /* by logical tile, layout's table_words each, from RT_TABLES */
 };
 
-int emit_code_build(const struct emit_context *c, const struct emit_layout *l, struct arena *a,
+int emit_code_build(
+    const struct emit_context *c, const struct emit_layout *l, struct arena *a,
     struct emit_code **ret, struct err *err);
-int emit_verify(const struct emit_context *c, const struct emit_layout *l,
-    const struct emit_code *code, struct err *err);
-void emit_print(const struct emit_context *c, const struct emit_layout *l,
-    const struct emit_code *code, FILE *out);
+int emit_verify(
+    const struct emit_context *c, const struct emit_layout *l, const struct emit_code *code,
+    struct err *err);
+void emit_print(
+    const struct emit_context *c, const struct emit_layout *l, const struct emit_code *code,
+    FILE *out);
 
 struct emit_names { /* texts that the package carries; borrowed */
     const char *compiler_id, *key, *options, *report;
 };
-int emit_images(const struct emit_context *c, const struct emit_layout *l,
-    const struct emit_code *code, const struct emit_names *names, struct arena *a,
-    struct package **ret, struct err *err);
+int emit_images(
+    const struct emit_context *c, const struct emit_layout *l, const struct emit_code *code,
+    const struct emit_names *names, struct arena *a, struct package **ret, struct err *err);
 
 #endif

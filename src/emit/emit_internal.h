@@ -12,11 +12,11 @@ enum emit_role { ROLE_IDLE, ROLE_OWNER, ROLE_ACTIVE };
 /* host.c */
 enum emit_role emit_role(const struct emit_context *c, uint32_t logical);
 /* The page a tile moves in a phase, NULL when it moves none. */
-const struct emit_page *emit_phase_page(
-    const struct emit_host *h, uint32_t logical, const struct emit_phase *p);
+const struct emit_page *
+emit_phase_page(const struct emit_host *h, uint32_t logical, const struct emit_phase *p);
 /* The grant an owner gives in a phase, NULL for other tiles and for empty grants. */
-const struct emit_grant *emit_phase_grant(
-    const struct emit_host *h, uint32_t logical, const struct emit_phase *p);
+const struct emit_grant *
+emit_phase_grant(const struct emit_host *h, uint32_t logical, const struct emit_phase *p);
 
 /* slices.c: bytes [first, last) of a shard's buffer at page_offset of a page, as affine maps. */
 struct slice_target {
@@ -29,8 +29,9 @@ struct slice_target {
 /* First column of a panel; *ret_left columns of the tensor from it to the end of its unit. */
 uint32_t emit_panel_column(const struct lower_shard *s, uint32_t panel, uint32_t *ret_left);
 uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b);
-void emit_shard_slices(struct slice_target *t, const struct tile_graph *tg,
-    const struct lower_shard *s, uint32_t first, uint32_t last, uint32_t page_offset);
+void emit_shard_slices(
+    struct slice_target *t, const struct tile_graph *tg, const struct lower_shard *s,
+    uint32_t first, uint32_t last, uint32_t page_offset);
 void emit_push_slice(struct slice_target *t, const struct package_slice *s);
 
 /* supervisor.c: the program of one tile. */
@@ -39,8 +40,9 @@ struct emit_program {
     uint32_t count, cap;
     uint32_t init_barriers, turn_barriers;
 };
-int emit_tile_program(const struct emit_context *c, const struct emit_tile_layout *l,
-    uint32_t logical, struct arena *a, struct emit_program *ret, struct err *err);
+int emit_tile_program(
+    const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
+    struct arena *a, struct emit_program *ret, struct err *err);
 
 /* worker.c: descriptors. Order of a tile's table: program address, a zero, phases, calls; both
  * files walk it in this order and so agree on every address. */
@@ -50,8 +52,9 @@ uint32_t emit_table_words(const struct emit_context *c, uint32_t logical);
 /* Words of the longest prefix of whole descriptors that has at most `limit` words. */
 uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint32_t limit);
 uint32_t emit_table_addr(const struct emit_tile_layout *l, uint32_t word);
-void emit_tile_table(const struct emit_context *c, const struct emit_tile_layout *l,
-    uint32_t logical, uint32_t *out);
+void emit_tile_table(
+    const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
+    uint32_t *out);
 
 /* link.c */
 uint32_t emit_kernel_addr(const struct emit_text *t, const struct kernel_variant *v);

@@ -12,8 +12,7 @@ struct host_builder {
     uint32_t *parameter_binding; /* by value: index of its binding, UINT32_MAX */
 };
 
-static struct emit_page *page_at(struct host_builder *b, struct emit_pages *p, uint32_t index)
-{
+static struct emit_page *page_at(struct host_builder *b, struct emit_pages *p, uint32_t index) {
     while (p->count <= index) {
         if (p->count == p->cap) {
             uint32_t cap = p->cap < 2 ? 2 : 2 * p->cap;
@@ -29,8 +28,7 @@ static struct emit_page *page_at(struct host_builder *b, struct emit_pages *p, u
     return &p->pages[index];
 }
 
-static void add_piece(struct host_builder *b, struct emit_page *page, struct emit_piece piece)
-{
+static void add_piece(struct host_builder *b, struct emit_page *page, struct emit_piece piece) {
     if (page->piece_count == page->piece_cap) {
         uint32_t cap = page->piece_cap < 2 ? 2 : 2 * page->piece_cap;
         struct emit_piece *grown = ARENA_ARRAY(b->arena, struct emit_piece, cap);
@@ -48,8 +46,8 @@ static void add_piece(struct host_builder *b, struct emit_page *page, struct emi
 /* Streams a shard's buffer through the pages of its tile. Phase numbers of slices are those of the
  * stream until number_phases(). */
 static void add_shard(
-    struct host_builder *b, const struct lower_shard *s, enum emit_stream stream, uint32_t binding)
-{
+    struct host_builder *b, const struct lower_shard *s, enum emit_stream stream,
+    uint32_t binding) {
     const struct lower_buffer *x = lower_buffer(b->tg, s->buffer);
     struct emit_pages *pages = &b->h->tiles[x->tile.n][stream];
     uint32_t granule = emit_shard_granule(s, x);
@@ -73,8 +71,7 @@ static void add_shard(
     }
 }
 
-static void make_bindings(struct host_builder *b)
-{
+static void make_bindings(struct host_builder *b) {
     const struct graph *g = b->tg->plan->graph;
     struct emit_host *h = b->h;
     uint32_t count = g->input_count + g->output_count + g->parameter_count + 1;
@@ -89,13 +86,15 @@ static void make_bindings(struct host_builder *b)
                 b->parameter_binding[lists[role][i].n] = h->binding_count;
             }
             h->bindings[h->binding_count++] = (struct package_binding){
-                .role = (enum package_role)role, .ordinal = i, .dtype = v->dtype, .shape = v->shape};
+                .role = (enum package_role)role,
+                .ordinal = i,
+                .dtype = v->dtype,
+                .shape = v->shape};
         }
     }
 }
 
-static void find_participants(struct host_builder *b)
-{
+static void find_participants(struct host_builder *b) {
     struct emit_host *h = b->h;
     h->participants = ARENA_ARRAY(b->arena, uint16_t, b->tg->active_count);
     for (uint16_t t = 0; t < TARGET_TILES; t++) {
@@ -105,11 +104,11 @@ static void find_participants(struct host_builder *b)
     }
 }
 
-static void add_profile(struct host_builder *b)
-{
+static void add_profile(struct host_builder *b) {
     struct emit_host *h = b->h;
     uint32_t binding = h->binding_count++;
-    h->bindings[binding] = (struct package_binding){.role = PACKAGE_PROFILE,
+    h->bindings[binding] = (struct package_binding){
+        .role = PACKAGE_PROFILE,
         .dtype = DTYPE_UINT32,
         .shape = {.rank = 2, .dim = {h->participant_count, PACKAGE_PROFILE_WORDS}}};
     uint32_t last = 0;
@@ -128,25 +127,25 @@ static void add_profile(struct host_builder *b)
     }
     for (uint32_t rank = 0; rank < h->participant_count; rank++) {
         struct physical_tile tile = {h->participants[rank]};
-        struct emit_page *page =
-            page_at(b, &h->tiles[target_logical(tile).n][STREAM_OUTPUT], last);
+        struct emit_page *page = page_at(b, &h->tiles[target_logical(tile).n][STREAM_OUTPUT], last);
         b->target.binding = binding;
         b->target.tile = tile;
         b->target.phase = last * STREAMS + STREAM_OUTPUT;
-        struct package_slice s = {.tensor_offset = (uint64_t)rank * PACKAGE_PROFILE_WORDS,
+        struct package_slice s = {
+            .tensor_offset = (uint64_t)rank * PACKAGE_PROFILE_WORDS,
             .page_offset = page->bytes,
             .extent = {PACKAGE_PROFILE_WORDS},
             .tensor_stride = {1},
             .page_stride = {4}};
         emit_push_slice(&b->target, &s);
-        add_piece(b, page,
+        add_piece(
+            b, page,
             (struct emit_piece){
                 .buffer = NO_BUFFER, .offset = RT_STATE, .bytes = 4 * PACKAGE_PROFILE_WORDS});
     }
 }
 
-static void make_grants(struct host_builder *b, struct emit_phase *p)
-{
+static void make_grants(struct host_builder *b, struct emit_phase *p) {
     bool *moves = ARENA_ARRAY(b->arena, bool, TARGET_TILES);
     p->grants = ARENA_ARRAY(b->arena, struct emit_grant, 64);
     for (uint16_t t = 0; t < TARGET_TILES; t++) {
@@ -160,8 +159,7 @@ static void make_grants(struct host_builder *b, struct emit_phase *p)
     }
 }
 
-static void number_phases(struct host_builder *b)
-{
+static void number_phases(struct host_builder *b) {
     struct emit_host *h = b->h;
     uint32_t first[STREAMS];
     for (int s = 0; s < STREAMS; s++) {
@@ -187,17 +185,15 @@ static void number_phases(struct host_builder *b)
     }
 }
 
-const struct emit_page *emit_phase_page(
-    const struct emit_host *h, uint32_t logical, const struct emit_phase *p)
-{
+const struct emit_page *
+emit_phase_page(const struct emit_host *h, uint32_t logical, const struct emit_phase *p) {
     const struct emit_pages *pages = &h->tiles[logical][p->stream];
     return p->index < pages->count && pages->pages[p->index].bytes > 0 ? &pages->pages[p->index]
                                                                        : NULL;
 }
 
-const struct emit_grant *emit_phase_grant(
-    const struct emit_host *h, uint32_t logical, const struct emit_phase *p)
-{
+const struct emit_grant *
+emit_phase_grant(const struct emit_host *h, uint32_t logical, const struct emit_phase *p) {
     struct physical_tile tile = target_physical((struct logical_tile){(uint16_t)logical});
     if (target_host_owner(tile).n != tile.n) {
         return NULL;
@@ -206,8 +202,7 @@ const struct emit_grant *emit_phase_grant(
     return g->words[0] != 0 || g->words[1] != 0 ? g : NULL;
 }
 
-enum emit_role emit_role(const struct emit_context *c, uint32_t logical)
-{
+enum emit_role emit_role(const struct emit_context *c, uint32_t logical) {
     if (c->tg->is_active[logical]) {
         return ROLE_ACTIVE;
     }
@@ -220,8 +215,7 @@ enum emit_role emit_role(const struct emit_context *c, uint32_t logical)
 }
 
 int emit_host_build(
-    const struct tile_graph *tg, struct arena *a, struct emit_host **ret, struct err *err)
-{
+    const struct tile_graph *tg, struct arena *a, struct emit_host **ret, struct err *err) {
     struct emit_host *h = ARENA_NEW(a, struct emit_host);
     struct host_builder b = {.tg = tg, .arena = a, .h = h, .target = {.host = h, .arena = a}};
     h->tiles = (struct emit_pages(*)[STREAMS])ARENA_ARRAY(
@@ -245,9 +239,9 @@ int emit_host_build(
     add_profile(&b);
     number_phases(&b);
     if (h->phase_count > PACKAGE_MAX_PHASES || h->slice_count > PACKAGE_MAX_SLICES) {
-        return err_set(err, ERR_DOES_NOT_FIT,
-            "host plan: %u phases and %u slices, at most %u and %u", h->phase_count,
-            h->slice_count, PACKAGE_MAX_PHASES, PACKAGE_MAX_SLICES);
+        return err_set(
+            err, ERR_DOES_NOT_FIT, "host plan: %u phases and %u slices, at most %u and %u",
+            h->phase_count, h->slice_count, PACKAGE_MAX_PHASES, PACKAGE_MAX_SLICES);
     }
     *ret = h;
     return 0;

@@ -24,8 +24,7 @@ struct builder {
     struct bucket *buckets[4096];
 };
 
-static uint32_t hash_bytes(const uint8_t *bytes, uint32_t size)
-{
+static uint32_t hash_bytes(const uint8_t *bytes, uint32_t size) {
     uint32_t h = 2166136261u ^ size;
     for (uint32_t i = 0; i < size; i++) {
         h = (h ^ bytes[i]) * 16777619u;
@@ -34,8 +33,7 @@ static uint32_t hash_bytes(const uint8_t *bytes, uint32_t size)
 }
 
 /* Index of a content with these bytes; borrowed when new. */
-static uint32_t share(struct builder *b, const uint8_t *bytes, uint32_t size)
-{
+static uint32_t share(struct builder *b, const uint8_t *bytes, uint32_t size) {
     struct bucket **head = &b->buckets[hash_bytes(bytes, size) % 4096];
     for (struct bucket *x = *head; x != NULL; x = x->next) {
         const struct package_content *k = &b->contents.data[x->content];
@@ -51,16 +49,17 @@ static uint32_t share(struct builder *b, const uint8_t *bytes, uint32_t size)
 }
 
 static void add_segment(
-    struct builder *b, struct physical_tile tile, uint32_t addr, const uint8_t *bytes, uint32_t size)
-{
+    struct builder *b, struct physical_tile tile, uint32_t addr, const uint8_t *bytes,
+    uint32_t size) {
     if (size > 0) {
-        vec_push(b->arena, &b->segments, (struct package_segment){tile, addr, share(b, bytes, size)});
+        vec_push(
+            b->arena, &b->segments, (struct package_segment){tile, addr, share(b, bytes, size)});
     }
 }
 
-static void add_words(struct builder *b, struct physical_tile tile, uint32_t addr,
-    const uint32_t *words, uint32_t count)
-{
+static void add_words(
+    struct builder *b, struct physical_tile tile, uint32_t addr, const uint32_t *words,
+    uint32_t count) {
     uint8_t *bytes = arena_alloc(b->arena, 4 * (size_t)count, 4);
     for (uint32_t i = 0; i < count; i++) {
         store_le32(bytes + 4 * i, words[i]);
@@ -68,14 +67,13 @@ static void add_words(struct builder *b, struct physical_tile tile, uint32_t add
     add_segment(b, tile, addr, bytes, 4 * count);
 }
 
-static void add_symbol(struct builder *b, int32_t tile, uint32_t addr, uint32_t size, const char *n)
-{
+static void
+add_symbol(struct builder *b, int32_t tile, uint32_t addr, uint32_t size, const char *n) {
     vec_push(b->arena, &b->symbols, (struct package_symbol){tile, addr, size, n});
 }
 
 /* Program and rows: a run of neighbours in memory becomes one segment. */
-static void add_code(struct builder *b, uint32_t t, struct physical_tile tile)
-{
+static void add_code(struct builder *b, uint32_t t, struct physical_tile tile) {
     const struct emit_tile_layout *x = &b->l->tiles[t];
     uint32_t area_first[2] = {RT_TEXT_BASE + b->c->text->size, RT_DATA0 + b->c->text->more_size};
     uint32_t area_bytes[2] = {x->main_bytes, x->more_bytes - b->c->text->more_size};
@@ -101,16 +99,15 @@ static void add_code(struct builder *b, uint32_t t, struct physical_tile tile)
         for (uint32_t i = 0; i < row->word_count; i++) {
             store_le32(area[k] + (x->row[level] - area_first[k]) + 4 * i, row->words[i]);
         }
-        add_symbol(b, tile.n, x->row[level], 4 * row->word_count,
-            arena_printf(b->arena, "row.%u", level));
+        add_symbol(
+            b, tile.n, x->row[level], 4 * row->word_count, arena_printf(b->arena, "row.%u", level));
     }
     add_segment(b, tile, area_first[0], area[0], area_bytes[0]);
     add_segment(b, tile, area_first[1], area[1], area_bytes[1]);
 }
 
 /* Rows of a constant that the graph's key holds: one value in each column of the tensor. */
-static void add_literals(struct builder *b, uint32_t t, struct physical_tile tile)
-{
+static void add_literals(struct builder *b, uint32_t t, struct physical_tile tile) {
     const struct tile_graph *tg = b->c->tg;
     for (uint32_t i = tg->params.first; i < tg->params.first + tg->params.count; i++) {
         const struct lower_shard *s = &tg->shards[i];
@@ -134,8 +131,7 @@ static void add_literals(struct builder *b, uint32_t t, struct physical_tile til
     }
 }
 
-static int rank_of(const struct emit_host *h, struct physical_tile tile)
-{
+static int rank_of(const struct emit_host *h, struct physical_tile tile) {
     for (uint32_t i = 0; i < h->participant_count; i++) {
         if (h->participants[i] == tile.n) {
             return (int)i;
@@ -144,8 +140,7 @@ static int rank_of(const struct emit_host *h, struct physical_tile tile)
     return -1;
 }
 
-static int by_segment(const void *pa, const void *pb)
-{
+static int by_segment(const void *pa, const void *pb) {
     const struct package_segment *a = pa, *b = pb;
     if (a->tile.n != b->tile.n) {
         return a->tile.n < b->tile.n ? -1 : 1;
@@ -153,8 +148,7 @@ static int by_segment(const void *pa, const void *pb)
     return a->addr < b->addr ? -1 : a->addr > b->addr;
 }
 
-static int by_slice(const void *pa, const void *pb)
-{
+static int by_slice(const void *pa, const void *pb) {
     const struct package_slice *a = pa, *b = pb;
     if (a->phase != b->phase) {
         return a->phase < b->phase ? -1 : 1;
@@ -165,8 +159,7 @@ static int by_slice(const void *pa, const void *pb)
     return a->page_offset < b->page_offset ? -1 : a->page_offset > b->page_offset;
 }
 
-static int by_symbol(const void *pa, const void *pb)
-{
+static int by_symbol(const void *pa, const void *pb) {
     const struct package_symbol *a = pa, *b = pb;
     if (a->tile != b->tile) {
         return a->tile < b->tile ? -1 : 1;
@@ -177,8 +170,7 @@ static int by_symbol(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
-static void add_tile(struct builder *b, uint32_t t)
-{
+static void add_tile(struct builder *b, uint32_t t) {
     struct physical_tile tile = target_physical((struct logical_tile){(uint16_t)t});
     const struct emit_text *text = b->c->text;
     enum emit_role role = emit_role(b->c, t);
@@ -196,14 +188,14 @@ static void add_tile(struct builder *b, uint32_t t)
     const struct emit_tile_layout *x = &b->l->tiles[t];
     add_words(b, tile, RT_TABLES, b->code->tables[t], x->table_main_words);
     if (x->table_words > x->table_main_words) {
-        add_words(b, tile, x->table_more, b->code->tables[t] + x->table_main_words,
+        add_words(
+            b, tile, x->table_more, b->code->tables[t] + x->table_main_words,
             x->table_words - x->table_main_words);
     }
     add_literals(b, t, tile);
 }
 
-static void add_text_symbols(struct builder *b)
-{
+static void add_text_symbols(struct builder *b) {
     const struct emit_text *text = b->c->text;
     for (uint32_t i = 0; i < text->symbol_count; i++) {
         const struct asm_symbol *s = &text->symbols[i];
@@ -215,8 +207,7 @@ static void add_text_symbols(struct builder *b)
     }
 }
 
-static struct package_phase *make_phases(const struct emit_host *h, struct arena *a)
-{
+static struct package_phase *make_phases(const struct emit_host *h, struct arena *a) {
     struct package_phase *phases = ARENA_ARRAY(a, struct package_phase, h->phase_count);
     for (uint32_t i = 0; i < h->phase_count; i++) {
         const struct emit_phase *p = &h->phases[i];
@@ -228,10 +219,9 @@ static struct package_phase *make_phases(const struct emit_host *h, struct arena
     return phases;
 }
 
-int emit_images(const struct emit_context *c, const struct emit_layout *l,
-    const struct emit_code *code, const struct emit_names *names, struct arena *a,
-    struct package **ret, struct err *err)
-{
+int emit_images(
+    const struct emit_context *c, const struct emit_layout *l, const struct emit_code *code,
+    const struct emit_names *names, struct arena *a, struct package **ret, struct err *err) {
     struct builder *b = ARENA_NEW(a, struct builder);
     *b = (struct builder){.c = c, .l = l, .code = code, .arena = a};
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
@@ -239,19 +229,22 @@ int emit_images(const struct emit_context *c, const struct emit_layout *l,
     }
     add_text_symbols(b);
     const struct emit_host *h = c->host;
-    struct package_slice *slices =
-        arena_memdup(a, h->slices, sizeof *slices * h->slice_count);
+    struct package_slice *slices = arena_memdup(a, h->slices, sizeof *slices * h->slice_count);
     qsort(b->segments.data, b->segments.len, sizeof *b->segments.data, by_segment);
     qsort(b->symbols.data, b->symbols.len, sizeof *b->symbols.data, by_symbol);
     if (h->slice_count > 0) {
         qsort(slices, h->slice_count, sizeof *slices, by_slice);
     }
     if (b->contents.len > PACKAGE_MAX_CONTENTS || b->segments.len > PACKAGE_MAX_SEGMENTS) {
-        return err_set(err, ERR_DOES_NOT_FIT, "package: %zu contents and %zu segments, at most %u "
-            "and %u", b->contents.len, b->segments.len, PACKAGE_MAX_CONTENTS, PACKAGE_MAX_SEGMENTS);
+        return err_set(
+            err, ERR_DOES_NOT_FIT,
+            "package: %zu contents and %zu segments, at most %u "
+            "and %u",
+            b->contents.len, b->segments.len, PACKAGE_MAX_CONTENTS, PACKAGE_MAX_SEGMENTS);
     }
     struct package *p = ARENA_NEW(a, struct package);
-    *p = (struct package){.target = TARGET_NAME,
+    *p = (struct package){
+        .target = TARGET_NAME,
         .compiler_id = names->compiler_id,
         .key = names->key,
         .options = names->options,

@@ -4,13 +4,11 @@
  * elements of their own. Idle tiles all have the same program. */
 #include "emit/emit_internal.h"
 
-static uint32_t even_bytes(uint32_t words)
-{
+static uint32_t even_bytes(uint32_t words) {
     return (4 * words + 7) & ~7u;
 }
 
-static uint32_t whole_elements(uint32_t bytes)
-{
+static uint32_t whole_elements(uint32_t bytes) {
     return (bytes + TARGET_ELEMENT_BYTES - 1) / TARGET_ELEMENT_BYTES;
 }
 
@@ -18,8 +16,7 @@ struct cursor {
     uint32_t main, more; /* next free addresses */
 };
 
-static uint32_t take(struct cursor *at, uint32_t bytes)
-{
+static uint32_t take(struct cursor *at, uint32_t bytes) {
     uint32_t addr;
     if (at->more == RT_DATA0 && at->main + bytes <= RT_TEXT_LIMIT) {
         addr = at->main;
@@ -31,9 +28,9 @@ static uint32_t take(struct cursor *at, uint32_t bytes)
     return addr;
 }
 
-static int layout_tile(const struct emit_context *c, struct emit_layout *l, uint32_t t,
-    struct arena *a, struct err *err)
-{
+static int layout_tile(
+    const struct emit_context *c, struct emit_layout *l, uint32_t t, struct arena *a,
+    struct err *err) {
     struct emit_tile_layout *x = &l->tiles[t];
     struct emit_program program;
     x->row = ARENA_ARRAY(a, uint32_t, c->tg->level_count);
@@ -80,18 +77,19 @@ static int layout_tile(const struct emit_context *c, struct emit_layout *l, uint
     elements += whole_elements(bytes - 4 * x->table_main_words);
     struct logical_tile tile = {(uint16_t)t};
     if (elements > EMIT_MAX_OVERFLOW) {
-        return err_set(err, ERR_DOES_NOT_FIT,
+        return err_set(
+            err, ERR_DOES_NOT_FIT,
             "tile %u (logical %u): program of %u bytes, exchange rows of %u bytes and tables of %u "
-            "bytes need %u elements beside the first two, at most %u", target_physical(tile).n, t,
-            4 * x->program_words, row_bytes, bytes, elements, EMIT_MAX_OVERFLOW);
+            "bytes need %u elements beside the first two, at most %u",
+            target_physical(tile).n, t, 4 * x->program_words, row_bytes, bytes, elements,
+            EMIT_MAX_OVERFLOW);
     }
     l->overflow_elements[t] = (uint8_t)elements;
     return 0;
 }
 
 int emit_layout_build(
-    const struct emit_context *c, struct arena *a, struct emit_layout **ret, struct err *err)
-{
+    const struct emit_context *c, struct arena *a, struct emit_layout **ret, struct err *err) {
     struct emit_layout *l = ARENA_NEW(a, struct emit_layout);
     l->tiles = ARENA_ARRAY(a, struct emit_tile_layout, TARGET_TILES);
     l->overflow_elements = ARENA_ARRAY(a, uint8_t, TARGET_TILES);

@@ -10,8 +10,7 @@
 
 #define LINK_RESERVE 2048u /* of element 0: for programs and rows */
 
-void emit_plan_kernels(const struct tile_graph *tg, struct arena *a, struct emit_kernels *ret)
-{
+void emit_plan_kernels(const struct tile_graph *tg, struct arena *a, struct emit_kernels *ret) {
     VEC(struct kernel_variant) list = {0};
     for (uint32_t i = 0; i < tg->vertex_count; i++) {
         const struct kernel_variant *v = &tg->vertices[i].variant;
@@ -26,23 +25,21 @@ void emit_plan_kernels(const struct tile_graph *tg, struct arena *a, struct emit
     *ret = (struct emit_kernels){.variants = list.data, .count = (uint32_t)list.len};
 }
 
-int emit_compile_kernels(struct emit_kernels *k, struct arena *a, struct err *err)
-{
+int emit_compile_kernels(struct emit_kernels *k, struct arena *a, struct err *err) {
     k->objects = ARENA_ARRAY(a, const struct asm_object *, k->count);
     for (uint32_t i = 0; i < k->count; i++) {
         struct asm_object *object;
         if (kernel_assemble(&k->variants[i], a, &object, err) != 0) {
             char symbol[64];
-            return err_wrap(err, "kernel %s",
-                kernel_symbol(&k->variants[i], symbol, sizeof symbol));
+            return err_wrap(
+                err, "kernel %s", kernel_symbol(&k->variants[i], symbol, sizeof symbol));
         }
         k->objects[i] = object;
     }
     return 0;
 }
 
-static int by_addr(const void *pa, const void *pb)
-{
+static int by_addr(const void *pa, const void *pb) {
     const struct asm_symbol *a = pa, *b = pb;
     if (a->addr != b->addr) {
         return a->addr < b->addr ? -1 : 1;
@@ -51,9 +48,9 @@ static int by_addr(const void *pa, const void *pb)
 }
 
 /* One image as flat bytes from `base`. */
-static int flatten(const struct asm_image *image, uint32_t base, struct arena *a,
-    const uint8_t **ret_bytes, uint32_t *ret_size, struct err *err)
-{
+static int flatten(
+    const struct asm_image *image, uint32_t base, struct arena *a, const uint8_t **ret_bytes,
+    uint32_t *ret_size, struct err *err) {
     uint32_t end = base;
     for (size_t i = 0; i < image->segment_count; i++) {
         const struct asm_segment *s = &image->segments[i];
@@ -73,29 +70,28 @@ static int flatten(const struct asm_image *image, uint32_t base, struct arena *a
     return 0;
 }
 
-static int find_entry(
-    const struct asm_image *image, const char *name, uint32_t *ret, struct err *err)
-{
+static int
+find_entry(const struct asm_image *image, const char *name, uint32_t *ret, struct err *err) {
     return asm_image_symbol(image, name, ret, err) == 0 ? 0 : err_wrap(err, "runtime");
 }
 
-static int link_at(const struct asm_object *const *objects, uint32_t count, uint32_t base,
-    uint32_t limit, struct arena *a, struct asm_image **ret, struct err *err)
-{
+static int link_at(
+    const struct asm_object *const *objects, uint32_t count, uint32_t base, uint32_t limit,
+    struct arena *a, struct asm_image **ret, struct err *err) {
     struct asm_placement place = {".text", base, limit};
     return asm_link(objects, count, &place, 1, NULL, 0, a, ret, err) == 0
-        ? 0
-        : err_wrap(err, "linking tile code");
+               ? 0
+               : err_wrap(err, "linking tile code");
 }
 
-static int kernel_addresses(struct emit_text *t, const struct emit_kernels *k, uint32_t near,
-    const struct asm_image *main_image, const struct asm_image *more_image, struct err *err)
-{
+static int kernel_addresses(
+    struct emit_text *t, const struct emit_kernels *k, uint32_t near,
+    const struct asm_image *main_image, const struct asm_image *more_image, struct err *err) {
     for (uint32_t i = 0; i < k->count; i++) {
         char symbol[64];
         kernel_symbol(&k->variants[i], symbol, sizeof symbol);
-        int rc = asm_image_symbol(
-            i < near ? main_image : more_image, symbol, &t->kernel_addr[i], err);
+        int rc =
+            asm_image_symbol(i < near ? main_image : more_image, symbol, &t->kernel_addr[i], err);
         if (rc != 0) {
             return rc;
         }
@@ -103,9 +99,9 @@ static int kernel_addresses(struct emit_text *t, const struct emit_kernels *k, u
     return 0;
 }
 
-int emit_link(const struct asm_object *runtime, const struct emit_kernels *k, struct arena *a,
-    struct emit_text **ret, struct err *err)
-{
+int emit_link(
+    const struct asm_object *runtime, const struct emit_kernels *k, struct arena *a,
+    struct emit_text **ret, struct err *err) {
     struct emit_text *t = ARENA_NEW(a, struct emit_text);
     const struct asm_object **objects = ARENA_ARRAY(a, const struct asm_object *, k->count + 1);
     uint32_t room = RT_TEXT_LIMIT - RT_TEXT_BASE - LINK_RESERVE;
@@ -131,9 +127,10 @@ int emit_link(const struct asm_object *runtime, const struct emit_kernels *k, st
         return -err->code;
     }
     if (near < k->count &&
-        (link_at(&k->objects[near], k->count - near, RT_DATA0,
+        (link_at(
+             &k->objects[near], k->count - near, RT_DATA0,
              RT_DATA0 + EMIT_MAX_OVERFLOW * TARGET_ELEMENT_BYTES, a, &more_image, err) != 0 ||
-            flatten(more_image, RT_DATA0, a, &t->more, &t->more_size, err) != 0)) {
+         flatten(more_image, RT_DATA0, a, &t->more, &t->more_size, err) != 0)) {
         return -err->code;
     }
     t->variants = k->variants;
@@ -147,8 +144,8 @@ int emit_link(const struct asm_object *runtime, const struct emit_kernels *k, st
     t->symbols = ARENA_ARRAY(a, struct asm_symbol, t->symbol_count);
     for (uint32_t i = 0; i < t->symbol_count; i++) {
         t->symbols[i] = i < main_image->symbol_count
-            ? main_image->symbols[i]
-            : more_image->symbols[i - main_image->symbol_count];
+                            ? main_image->symbols[i]
+                            : more_image->symbols[i - main_image->symbol_count];
     }
     if (t->symbol_count > 0) {
         qsort(t->symbols, t->symbol_count, sizeof *t->symbols, by_addr);
@@ -157,8 +154,7 @@ int emit_link(const struct asm_object *runtime, const struct emit_kernels *k, st
     return 0;
 }
 
-uint32_t emit_kernel_addr(const struct emit_text *t, const struct kernel_variant *v)
-{
+uint32_t emit_kernel_addr(const struct emit_text *t, const struct kernel_variant *v) {
     for (uint32_t i = 0; i < t->variant_count; i++) {
         if (kernel_variant_equal(&t->variants[i], v)) {
             return t->kernel_addr[i];

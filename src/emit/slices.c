@@ -17,15 +17,14 @@ struct walk {
     const struct lower_shard *s;
     uint32_t first_unit; /* of the range: lies at page_offset */
     uint32_t page_offset;
-    uint32_t inner;      /* units in one outer step */
+    uint32_t inner; /* units in one outer step */
 };
 
 struct rect { /* outer steps [o0, o1) by inner units [i0, i1), local to the buffer */
     uint32_t o0, o1, i0, i1;
 };
 
-void emit_push_slice(struct slice_target *t, const struct package_slice *s)
-{
+void emit_push_slice(struct slice_target *t, const struct package_slice *s) {
     struct emit_host *h = t->host;
     if (h->slice_count == t->cap) {
         uint32_t cap = t->cap < 64 ? 64 : 2 * t->cap;
@@ -51,8 +50,7 @@ void emit_push_slice(struct slice_target *t, const struct package_slice *s)
 }
 
 /* Global panel of a local one, through the runs. */
-static uint32_t panel_of(const struct lower_shard *s, uint32_t local, uint32_t *ret_left)
-{
+static uint32_t panel_of(const struct lower_shard *s, uint32_t local, uint32_t *ret_left) {
     for (uint32_t r = 0; r < s->run_count; r++) {
         uint32_t width = s->runs[r].last - s->runs[r].first;
         if (local < width) {
@@ -65,14 +63,12 @@ static uint32_t panel_of(const struct lower_shard *s, uint32_t local, uint32_t *
     return 0;
 }
 
-static uint32_t at_page(const struct walk *w, uint32_t outer, uint32_t inner, uint32_t unit_bytes)
-{
+static uint32_t at_page(const struct walk *w, uint32_t outer, uint32_t inner, uint32_t unit_bytes) {
     return w->page_offset + (outer * w->inner + inner - w->first_unit) * unit_bytes;
 }
 
 /* The same of any axis of `size` in units: element at which piece `at` of 16 starts. */
-static uint32_t unit_place(uint32_t at, uint32_t unit, uint32_t size, uint32_t *ret_left)
-{
+static uint32_t unit_place(uint32_t at, uint32_t unit, uint32_t size, uint32_t *ret_left) {
     uint32_t each = (unit + 15) / 16;
     uint32_t start = at / each * unit, inside = at % each * 16;
     uint32_t end = start < size && unit < size - start ? start + unit : size;
@@ -80,17 +76,16 @@ static uint32_t unit_place(uint32_t at, uint32_t unit, uint32_t size, uint32_t *
     return start + inside;
 }
 
-uint32_t emit_panel_column(const struct lower_shard *s, uint32_t panel, uint32_t *ret_left)
-{
+uint32_t emit_panel_column(const struct lower_shard *s, uint32_t panel, uint32_t *ret_left) {
     return unit_place(panel, s->unit, s->matrix_columns, ret_left);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------ */
 
 /* Channels [n0, n1) in whole or one partial block, K [k0, k1) in whole or one partial group. */
-static void weight_rect(const struct walk *w, uint32_t page, uint32_t n0, uint32_t blocks,
-    uint32_t lanes, uint32_t k0, uint32_t groups, uint32_t ks)
-{
+static void weight_rect(
+    const struct walk *w, uint32_t page, uint32_t n0, uint32_t blocks, uint32_t lanes, uint32_t k0,
+    uint32_t groups, uint32_t ks) {
     const struct lower_shard *s = w->s;
     if (blocks == 0 || groups == 0 || lanes == 0 || ks == 0) {
         return;
@@ -107,9 +102,9 @@ static void weight_rect(const struct walk *w, uint32_t page, uint32_t n0, uint32
 }
 
 /* Whole and partial blocks of channels of one unit by K groups of one unit. */
-static void weights_unit(const struct walk *w, uint32_t o, uint32_t blocks, uint32_t n0,
-    uint32_t n_left, uint32_t i, uint32_t groups, uint32_t k0, uint32_t k_left)
-{
+static void weights_unit(
+    const struct walk *w, uint32_t o, uint32_t blocks, uint32_t n0, uint32_t n_left, uint32_t i,
+    uint32_t groups, uint32_t k0, uint32_t k_left) {
     uint32_t full_n = n_left / 8 < blocks ? n_left / 8 : blocks;
     uint32_t part_n = full_n < blocks ? n_left % 8 : 0;
     uint32_t full_k = k_left / 16 < groups ? k_left / 16 : groups;
@@ -122,8 +117,7 @@ static void weights_unit(const struct walk *w, uint32_t o, uint32_t blocks, uint
     weight_rect(w, page_n + page_k, n0 + 8 * full_n, 1, part_n, k0 + 16 * full_k, 1, part_k);
 }
 
-static void weights_rect(const struct walk *w, struct rect r)
-{
+static void weights_rect(const struct walk *w, struct rect r) {
     const struct lower_shard *s = w->s;
     uint32_t unit_panels = (s->unit + 15) / 16, unit_groups = (s->inner_unit + 15) / 16;
     for (uint32_t o = r.o0; o < r.o1;) {
@@ -155,8 +149,7 @@ struct broadcast {
     int64_t column_stride;
 };
 
-static int64_t row_offset(const struct broadcast *b, uint32_t row)
-{
+static int64_t row_offset(const struct broadcast *b, uint32_t row) {
     int64_t offset = 0, stride = b->own.rank > 0 ? b->own.dim[b->own.rank - 1] : 1;
     int64_t rest = row;
     for (int d = b->like.rank - 2; d >= 0; d--) {
@@ -171,9 +164,9 @@ static int64_t row_offset(const struct broadcast *b, uint32_t row)
     return offset;
 }
 
-static void panel_rect(const struct walk *w, const struct broadcast *b, uint32_t panel,
-    uint32_t local, struct rect r)
-{
+static void panel_rect(
+    const struct walk *w, const struct broadcast *b, uint32_t panel, uint32_t local,
+    struct rect r) {
     const struct lower_shard *s = w->s;
     uint32_t panels = r.o1 - r.o0;
     uint32_t left;
@@ -198,8 +191,7 @@ static void panel_rect(const struct walk *w, const struct broadcast *b, uint32_t
     }
 }
 
-static void panels_rect(const struct walk *w, struct rect r)
-{
+static void panels_rect(const struct walk *w, struct rect r) {
     const struct lower_shard *s = w->s;
     const struct graph *g = w->tg->plan->graph;
     uint32_t step = lower_buffer(w->tg, s->buffer)->step;
@@ -228,7 +220,7 @@ static void panels_rect(const struct walk *w, struct rect r)
             int64_t at = row_offset(&b, s->row_first + i);
             int64_t stride = end < r.i1 ? row_offset(&b, s->row_first + end) - at : 0;
             while (end < r.i1 &&
-                row_offset(&b, s->row_first + end) == at + stride * (int64_t)(end - i)) {
+                   row_offset(&b, s->row_first + end) == at + stride * (int64_t)(end - i)) {
                 end++;
             }
             panel_rect(w, &b, panel, o, (struct rect){o, o + count, i, end});
@@ -238,26 +230,26 @@ static void panels_rect(const struct walk *w, struct rect r)
     }
 }
 
-uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b)
-{
+uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b) {
     (void)s;
     return b->kind == BUFFER_WEIGHTS ? 256 : 32;
 }
 
-void emit_shard_slices(struct slice_target *t, const struct tile_graph *tg,
-    const struct lower_shard *s, uint32_t first, uint32_t last, uint32_t page_offset)
-{
+void emit_shard_slices(
+    struct slice_target *t, const struct tile_graph *tg, const struct lower_shard *s,
+    uint32_t first, uint32_t last, uint32_t page_offset) {
     const struct lower_buffer *b = lower_buffer(tg, s->buffer);
     bool is_weights = b->kind == BUFFER_WEIGHTS;
     uint32_t unit = emit_shard_granule(s, b);
-    struct walk w = {.target = t,
+    struct walk w = {
+        .target = t,
         .tg = tg,
         .s = s,
         .first_unit = first / unit,
         .page_offset = page_offset,
-        .inner = is_weights ? s->group_last - s->group_first
-            : b->kind == BUFFER_ROW ? 1
-                                    : s->row_last - s->row_first};
+        .inner = is_weights              ? s->group_last - s->group_first
+                 : b->kind == BUFFER_ROW ? 1
+                                         : s->row_last - s->row_first};
     uint32_t at = first / unit, end = last / unit;
     while (at < end) {
         uint32_t o = at / w.inner, i = at % w.inner;

@@ -13,17 +13,16 @@ struct builder {
     struct arena *arena;
     struct emit_program *out;
     uint32_t logical;
-    uint32_t idle;        /* barriers to sit out before the next instruction */
-    uint32_t table;       /* word of the table where the next phase's descriptor lies */
-    uint32_t call_table;  /* and the next call's: behind all phases */
-    uint32_t vertex;      /* next call of the tile, index into index->vertex */
-    uint32_t *barriers;   /* counter of the part being emitted */
+    uint32_t idle;       /* barriers to sit out before the next instruction */
+    uint32_t table;      /* word of the table where the next phase's descriptor lies */
+    uint32_t call_table; /* and the next call's: behind all phases */
+    uint32_t vertex;     /* next call of the tile, index into index->vertex */
+    uint32_t *barriers;  /* counter of the part being emitted */
     struct err *err;
     int rc;
 };
 
-static void put_word(struct builder *b, enum isa_op op, int32_t v0, int32_t v1)
-{
+static void put_word(struct builder *b, enum isa_op op, int32_t v0, int32_t v1) {
     struct emit_program *p = b->out;
     if (p->count == p->cap) {
         uint32_t cap = p->cap < 64 ? 64 : 2 * p->cap;
@@ -42,15 +41,13 @@ static void put_word(struct builder *b, enum isa_op op, int32_t v0, int32_t v1)
     p->words[p->count++] = word;
 }
 
-static void put_csr(struct builder *b, const char *name, int32_t reg)
-{
+static void put_csr(struct builder *b, const char *name, int32_t reg) {
     int number = isa_csr_number(name, ISA_SUPERVISOR);
     assert(number >= 0);
     put_word(b, ISA_OP_put_mmmn_zi, reg, number); /* a = register, b = csr */
 }
 
-static void flush_idle(struct builder *b)
-{
+static void flush_idle(struct builder *b) {
     if (b->idle > 0) {
         put_word(b, ISA_OP_sans_zi, (int32_t)b->idle - 1, 0);
         put_word(b, ISA_OP_sync_zi, 1, 0);
@@ -58,13 +55,11 @@ static void flush_idle(struct builder *b)
     }
 }
 
-static void call(struct builder *b, uint32_t addr)
-{
+static void call(struct builder *b, uint32_t addr) {
     put_word(b, ISA_OP_call_mmmn_zi, M10, (int32_t)addr);
 }
 
-static void host_phase(struct builder *b, uint32_t phase)
-{
+static void host_phase(struct builder *b, uint32_t phase) {
     const struct emit_phase *p = &b->c->host->phases[phase];
     uint32_t words = emit_phase_words(b->c, b->logical, phase);
     *b->barriers += 2;
@@ -78,8 +73,7 @@ static void host_phase(struct builder *b, uint32_t phase)
     b->table += words;
 }
 
-static void host_phases(struct builder *b, enum emit_stream stream)
-{
+static void host_phases(struct builder *b, enum emit_stream stream) {
     for (uint32_t i = 0; i < b->c->host->phase_count; i++) {
         if (b->c->host->phases[i].stream == stream) {
             host_phase(b, i);
@@ -88,8 +82,7 @@ static void host_phases(struct builder *b, enum emit_stream stream)
 }
 
 /* Exchange fact sheet 3.4; the same instructions on every tile that takes part. */
-static void exchange(struct builder *b, uint32_t level)
-{
+static void exchange(struct builder *b, uint32_t level) {
     *b->barriers += 1;
     const struct exchange_row *row =
         exchange_plan_row(b->c->exchange, level, (struct logical_tile){(uint16_t)b->logical});
@@ -107,8 +100,7 @@ static void exchange(struct builder *b, uint32_t level)
     call(b, b->l->row[level]);
 }
 
-static void calls(struct builder *b, uint32_t level)
-{
+static void calls(struct builder *b, uint32_t level) {
     const struct emit_index *x = b->c->index;
     for (; b->vertex < x->tile_first[b->logical + 1]; b->vertex++) {
         const struct lower_vertex *v = &b->c->tg->vertices[x->vertex[b->vertex]];
@@ -122,12 +114,13 @@ static void calls(struct builder *b, uint32_t level)
     }
 }
 
-int emit_tile_program(const struct emit_context *c, const struct emit_tile_layout *l,
-    uint32_t logical, struct arena *a, struct emit_program *ret, struct err *err)
-{
+int emit_tile_program(
+    const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
+    struct arena *a, struct emit_program *ret, struct err *err) {
     bool is_active = c->tg->is_active[logical];
     struct emit_program p = {0};
-    struct builder b = {.c = c,
+    struct builder b = {
+        .c = c,
         .l = l,
         .arena = a,
         .out = &p,

@@ -6,22 +6,20 @@ struct barriers {
     uint64_t init, turn;
 };
 
-static int fault(struct err *err, uint32_t tile, const char *text)
-{
+static int fault(struct err *err, uint32_t tile, const char *text) {
     return err_set(err, ERR_INTERNAL, "emit: logical tile %u: %s", tile, text);
 }
 
-static bool is_code(const struct emit_context *c, const struct emit_tile_layout *x, uint32_t addr)
-{
+static bool is_code(const struct emit_context *c, const struct emit_tile_layout *x, uint32_t addr) {
     return addr % 4 == 0 &&
-        ((addr >= RT_TEXT_BASE && addr < RT_TEXT_BASE + c->text->size + x->main_bytes) ||
+           ((addr >= RT_TEXT_BASE && addr < RT_TEXT_BASE + c->text->size + x->main_bytes) ||
             (addr >= RT_DATA0 && addr < RT_DATA0 + x->more_bytes));
 }
 
 /* Barriers of a host routine are two. Counts from the words alone: sans, sync 3, known calls. */
-static int check_program(const struct emit_context *c, const struct emit_tile_layout *x, uint32_t t,
-    const uint32_t *words, struct barriers *ret, struct err *err)
-{
+static int check_program(
+    const struct emit_context *c, const struct emit_tile_layout *x, uint32_t t,
+    const uint32_t *words, struct barriers *ret, struct err *err) {
     uint64_t counted = 0, at_loop = 0;
     uint32_t loop = 0;
     for (int pass = 0; pass < 2; pass++) { /* first finds the loop, then counts on both sides */
@@ -53,9 +51,9 @@ static int check_program(const struct emit_context *c, const struct emit_tile_la
     return 0;
 }
 
-static int check_row(const struct emit_context *c, const struct emit_tile_layout *x, uint32_t t,
-    uint32_t level, struct err *err)
-{
+static int check_row(
+    const struct emit_context *c, const struct emit_tile_layout *x, uint32_t t, uint32_t level,
+    struct err *err) {
     const struct exchange_row *row =
         exchange_plan_row(c->exchange, level, (struct logical_tile){(uint16_t)t});
     if (row == NULL) {
@@ -74,9 +72,9 @@ static int check_row(const struct emit_context *c, const struct emit_tile_layout
     return 0;
 }
 
-int emit_verify(const struct emit_context *c, const struct emit_layout *l,
-    const struct emit_code *code, struct err *err)
-{
+int emit_verify(
+    const struct emit_context *c, const struct emit_layout *l, const struct emit_code *code,
+    struct err *err) {
     struct barriers first = {0};
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         const struct emit_tile_layout *x = &l->tiles[t];
@@ -96,17 +94,18 @@ int emit_verify(const struct emit_context *c, const struct emit_layout *l,
             x->program < RT_TEXT_BASE + c->text->size ||
             RT_TABLES + 4 * x->table_main_words > RT_TABLES_LIMIT ||
             (x->table_words > x->table_main_words &&
-                (x->table_more < RT_DATA0 + x->more_bytes ||
-                    x->table_more + 4 * (x->table_words - x->table_main_words) >
-                        RT_DATA0 + l->overflow_elements[t] * TARGET_ELEMENT_BYTES)) ||
+             (x->table_more < RT_DATA0 + x->more_bytes ||
+              x->table_more + 4 * (x->table_words - x->table_main_words) >
+                  RT_DATA0 + l->overflow_elements[t] * TARGET_ELEMENT_BYTES)) ||
             x->more_bytes > l->overflow_elements[t] * TARGET_ELEMENT_BYTES) {
             return fault(err, t, "code or tables leave their area");
         }
     }
     uint64_t host = 2ull * c->host->stream_phases[STREAM_INITIALIZE];
-    uint64_t turn = 2ull * (c->host->stream_phases[STREAM_INPUT] +
-        c->host->stream_phases[STREAM_OUTPUT]) + c->exchange->phase_count;
+    uint64_t turn =
+        2ull * (c->host->stream_phases[STREAM_INPUT] + c->host->stream_phases[STREAM_OUTPUT]) +
+        c->exchange->phase_count;
     return first.init == host && first.turn == turn
-        ? 0
-        : fault(err, 0, "does not take part in every barrier");
+               ? 0
+               : fault(err, 0, "does not take part in every barrier");
 }

@@ -2,8 +2,7 @@
  * which the program uses them (runtime.h, kernels.h have the formats). */
 #include "emit/emit_internal.h"
 
-void emit_index_build(const struct tile_graph *tg, struct arena *a, struct emit_index *ret)
-{
+void emit_index_build(const struct tile_graph *tg, struct arena *a, struct emit_index *ret) {
     ret->tile_first = ARENA_ARRAY(a, uint32_t, TARGET_TILES + 1);
     ret->vertex = ARENA_ARRAY(a, uint32_t, tg->vertex_count);
     for (uint32_t i = 0; i < tg->vertex_count; i++) {
@@ -18,8 +17,7 @@ void emit_index_build(const struct tile_graph *tg, struct arena *a, struct emit_
     }
 }
 
-uint32_t emit_phase_words(const struct emit_context *c, uint32_t logical, uint32_t phase)
-{
+uint32_t emit_phase_words(const struct emit_context *c, uint32_t logical, uint32_t phase) {
     const struct emit_phase *p = &c->host->phases[phase];
     const struct emit_page *page = emit_phase_page(c->host, logical, p);
     if (page == NULL) {
@@ -28,8 +26,7 @@ uint32_t emit_phase_words(const struct emit_context *c, uint32_t logical, uint32
     return RT_PHASE_FIXED_WORDS + 3 * page->piece_count;
 }
 
-uint32_t emit_table_words(const struct emit_context *c, uint32_t logical)
-{
+uint32_t emit_table_words(const struct emit_context *c, uint32_t logical) {
     uint32_t words = EMIT_TABLE_HEAD;
     for (uint32_t i = 0; i < c->host->phase_count; i++) {
         words += emit_phase_words(c, logical, i);
@@ -40,15 +37,17 @@ uint32_t emit_table_words(const struct emit_context *c, uint32_t logical)
     return words;
 }
 
-uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint32_t limit)
-{
+uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint32_t limit) {
     uint32_t words = EMIT_TABLE_HEAD;
     uint32_t calls = c->index->tile_first[logical + 1] - c->index->tile_first[logical];
     for (uint32_t i = 0; i < c->host->phase_count + calls; i++) {
-        uint32_t own = i < c->host->phase_count
-            ? emit_phase_words(c, logical, i)
-            : c->tg->vertices[c->index->vertex[c->index->tile_first[logical] + i -
-                                  c->host->phase_count]].word_count;
+        uint32_t own =
+            i < c->host->phase_count
+                ? emit_phase_words(c, logical, i)
+                : c->tg
+                      ->vertices[c->index->vertex
+                                     [c->index->tile_first[logical] + i - c->host->phase_count]]
+                      .word_count;
         if (words + own > limit) {
             break;
         }
@@ -57,15 +56,13 @@ uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint3
     return words;
 }
 
-uint32_t emit_table_addr(const struct emit_tile_layout *l, uint32_t word)
-{
+uint32_t emit_table_addr(const struct emit_tile_layout *l, uint32_t word) {
     return word < l->table_main_words ? RT_TABLES + 4 * word
                                       : l->table_more + 4 * (word - l->table_main_words);
 }
 
-static uint32_t *phase_descriptor(
-    const struct emit_context *c, uint32_t logical, uint32_t phase, uint32_t *out)
-{
+static uint32_t *
+phase_descriptor(const struct emit_context *c, uint32_t logical, uint32_t phase, uint32_t *out) {
     const struct emit_phase *p = &c->host->phases[phase];
     const struct emit_page *page = emit_phase_page(c->host, logical, p);
     const struct emit_grant *grant = emit_phase_grant(c->host, logical, p);
@@ -87,9 +84,9 @@ static uint32_t *phase_descriptor(
     return out;
 }
 
-void emit_tile_table(const struct emit_context *c, const struct emit_tile_layout *l,
-    uint32_t logical, uint32_t *out)
-{
+void emit_tile_table(
+    const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
+    uint32_t *out) {
     *out++ = l->program;
     *out++ = 0;
     for (uint32_t i = 0; i < c->host->phase_count; i++) {

@@ -1,14 +1,13 @@
 /* Adapter between placed moves and the phase scheduler: see build.h. */
 #include "exchange/build.h"
 
-static uint32_t cut_count(const struct lower_move *m)
-{
+static uint32_t cut_count(const struct lower_move *m) {
     return (m->words + EXCHANGE_MAX_ITEMS - 1) / EXCHANGE_MAX_ITEMS;
 }
 
-static void add_transfers(struct exchange_level *level, const struct placement *p,
-    const struct lower_move *m, struct arena *a)
-{
+static void add_transfers(
+    struct exchange_level *level, const struct placement *p, const struct lower_move *m,
+    struct arena *a) {
     const struct tile_graph *tg = p->tg;
     uint32_t cuts = cut_count(m);
     for (uint32_t c = 0; c < cuts; c++) {
@@ -17,8 +16,8 @@ static void add_transfers(struct exchange_level *level, const struct placement *
         struct exchange_dest *dests = ARENA_ARRAY(a, struct exchange_dest, m->dest_count);
         for (uint32_t d = 0; d < m->dest_count; d++) {
             const struct lower_dest *to = &tg->dests[m->dest_first + d];
-            dests[d] = (struct exchange_dest){lower_buffer(tg, to->buffer)->tile,
-                p->addr[to->buffer.n] + to->offset + 4 * first};
+            dests[d] = (struct exchange_dest){
+                lower_buffer(tg, to->buffer)->tile, p->addr[to->buffer.n] + to->offset + 4 * first};
         }
         level->transfers[level->transfer_count++] = (struct exchange_transfer){
             .source = lower_buffer(tg, m->source)->tile,
@@ -30,9 +29,9 @@ static void add_transfers(struct exchange_level *level, const struct placement *
     }
 }
 
-int exchange_build_known(const struct placement *p, const struct exchange_orders *known,
-    struct arena *a, struct exchange_plan **ret, struct err *err)
-{
+int exchange_build_known(
+    const struct placement *p, const struct exchange_orders *known, struct arena *a,
+    struct exchange_plan **ret, struct err *err) {
     const struct tile_graph *tg = p->tg;
     struct exchange_plan *x = ARENA_NEW(a, struct exchange_plan);
     x->placement = p;
@@ -52,29 +51,27 @@ int exchange_build_known(const struct placement *p, const struct exchange_orders
         for (uint32_t m = 0; m < l->move_count; m++) {
             add_transfers(level, p, &tg->moves[l->move_first + m], a);
         }
-        if (exchange_reuse_phase(level->transfers, count, known, a, &level->phase, &level->origin,
-                err) != 0) {
+        if (exchange_reuse_phase(
+                level->transfers, count, known, a, &level->phase, &level->origin, err) != 0) {
             return err_wrap(err, "exchange of level %u", i);
         }
         x->phase_count++;
         x->horizon_cycles += level->phase.horizon;
         x->max_row_bytes = level->phase.max_row_bytes > x->max_row_bytes
-            ? level->phase.max_row_bytes
-            : x->max_row_bytes;
+                               ? level->phase.max_row_bytes
+                               : x->max_row_bytes;
     }
     *ret = x;
     return 0;
 }
 
 int exchange_build(
-    const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err)
-{
+    const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err) {
     return exchange_build_known(p, NULL, a, ret, err);
 }
 
-const struct exchange_row *exchange_plan_row(
-    const struct exchange_plan *x, uint32_t level, struct logical_tile tile)
-{
+const struct exchange_row *
+exchange_plan_row(const struct exchange_plan *x, uint32_t level, struct logical_tile tile) {
     const struct exchange_phase *p = &x->levels[level].phase;
     uint32_t low = 0, high = p->row_count;
     while (low < high) {
@@ -88,8 +85,7 @@ const struct exchange_row *exchange_plan_row(
     return low < p->row_count && p->rows[low].tile.n == tile.n ? &p->rows[low] : NULL;
 }
 
-int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, struct err *err)
-{
+int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, struct err *err) {
     for (uint32_t i = 0; i < x->level_count; i++) {
         const struct exchange_level *l = &x->levels[i];
         const struct lower_level *moves = &x->placement->tg->levels[i];
@@ -102,7 +98,8 @@ int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, s
             transferred += (uint64_t)l->transfers[t].words * l->transfers[t].dest_count;
         }
         if (moved != transferred) {
-            return err_set(err, ERR_INTERNAL, "exchange of level %u: transfers are not the moves", i);
+            return err_set(
+                err, ERR_INTERNAL, "exchange of level %u: transfers are not the moves", i);
         }
         if (l->transfer_count > 0 &&
             exchange_verify_phase(l->transfers, l->transfer_count, &l->phase, scratch, err) != 0) {
@@ -112,20 +109,22 @@ int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, s
     return 0;
 }
 
-void exchange_plan_print(const struct exchange_plan *x, FILE *out)
-{
-    fprintf(out, "exchange phases=%u horizon=%llu max_row_bytes=%u\n", x->phase_count,
+void exchange_plan_print(const struct exchange_plan *x, FILE *out) {
+    fprintf(
+        out, "exchange phases=%u horizon=%llu max_row_bytes=%u\n", x->phase_count,
         (unsigned long long)x->horizon_cycles, x->max_row_bytes);
     for (uint32_t i = 0; i < x->level_count; i++) {
         const struct exchange_level *l = &x->levels[i];
         if (l->transfer_count == 0) {
             continue;
         }
-        fprintf(out, "  level %u transfers=%u rows=%u horizon=%u bound=%u\n", i, l->transfer_count,
+        fprintf(
+            out, "  level %u transfers=%u rows=%u horizon=%u bound=%u\n", i, l->transfer_count,
             l->phase.row_count, l->phase.horizon, l->phase.lower_bound);
         for (uint32_t t = 0; t < l->transfer_count; t++) {
             const struct exchange_transfer *f = &l->transfers[t];
-            fprintf(out, "    t%u 0x%05x words=%u at=%u ->", f->source.n, f->source_addr, f->words,
+            fprintf(
+                out, "    t%u 0x%05x words=%u at=%u ->", f->source.n, f->source_addr, f->words,
                 l->phase.placed[t].offset);
             for (uint32_t d = 0; d < f->dest_count; d++) {
                 fprintf(out, " t%u 0x%05x", f->dests[d].tile.n, f->dests[d].addr);

@@ -24,20 +24,21 @@ struct exchange_plan {
     struct exchange_level *levels;     /* by level of the tile graph */
     uint32_t level_count;
     uint32_t phase_count;
-    uint64_t horizon_cycles;           /* sum over phases */
+    uint64_t horizon_cycles; /* sum over phases */
     uint32_t max_row_bytes;
 };
 
 /* Orders are looked up in `known` and new ones are given to it; NULL = none are kept. The plan does
  * not depend on what is known (reuse.h). */
-int exchange_build_known(const struct placement *p, const struct exchange_orders *known,
-    struct arena *a, struct exchange_plan **ret, struct err *err);
+int exchange_build_known(
+    const struct placement *p, const struct exchange_orders *known, struct arena *a,
+    struct exchange_plan **ret, struct err *err);
 int exchange_build(
     const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err);
 int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, struct err *err);
 void exchange_plan_print(const struct exchange_plan *x, FILE *out);
 /* Row of a logical tile in a level, NULL when it does not take part. */
-const struct exchange_row *exchange_plan_row(
-    const struct exchange_plan *x, uint32_t level, struct logical_tile tile);
+const struct exchange_row *
+exchange_plan_row(const struct exchange_plan *x, uint32_t level, struct logical_tile tile);
 
 #endif

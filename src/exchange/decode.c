@@ -5,18 +5,15 @@
 
 #include <string.h>
 
-static int32_t field(uint32_t word, uint32_t shift, uint32_t bits)
-{
+static int32_t field(uint32_t word, uint32_t shift, uint32_t bits) {
     return (int32_t)(word >> shift & ((1u << bits) - 1));
 }
 
-static void step_write(struct row_step *s, int32_t event, uint32_t kind, uint32_t value)
-{
+static void step_write(struct row_step *s, int32_t event, uint32_t kind, uint32_t value) {
     s->writes[s->write_count++] = (struct row_write){event, value, (uint8_t)kind};
 }
 
-static bool decode_delay(uint32_t w, struct row_step *s)
-{
+static bool decode_delay(uint32_t w, struct row_step *s) {
     if ((w & 0xFFF80000u) == 0x40A00000u) {
         s->op = STEP_DELAY;
         s->events = field(w, 0, 19) + 1;
@@ -34,8 +31,7 @@ static bool decode_delay(uint32_t w, struct row_step *s)
     return true;
 }
 
-static bool decode_stream(uint32_t w, struct row_step *s)
-{
+static bool decode_stream(uint32_t w, struct row_step *s) {
     s->sctl = (uint8_t)(w & 7);
     if ((w & 0xF8000000u) == 0x78000000u) {
         s->op = STEP_SEND;
@@ -56,8 +52,7 @@ static bool decode_stream(uint32_t w, struct row_step *s)
     return true;
 }
 
-bool exchange_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret)
-{
+bool exchange_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret) {
     uint32_t w = words[0];
     *ret = (struct row_step){.words = 1};
     if (w == ROW_RETURN) {
@@ -85,9 +80,8 @@ bool exchange_step_decode(const uint32_t *words, uint32_t left, struct row_step 
 
 /* Adds the items of a transmitting instruction; joins them to the piece before when both event and
  * address run on. Returns a fault or NULL. */
-static const char *add_items(struct row_decoded *d, struct arena *a, const struct row_step *s,
-    int32_t now)
-{
+static const char *
+add_items(struct row_decoded *d, struct arena *a, const struct row_step *s, int32_t now) {
     struct row_send *last = d->sends.len > 0 ? &d->sends.data[d->sends.len - 1] : NULL;
     bool runs_on = last != NULL && last->end == now;
     uint32_t next = runs_on ? last->item_addr + (uint32_t)(last->end - last->start) : 0;
@@ -116,9 +110,8 @@ static const char *add_items(struct row_decoded *d, struct arena *a, const struc
     return NULL;
 }
 
-static const char *add_step(struct row_decoded *d, struct arena *a, const struct row_step *s,
-    uint32_t index)
-{
+static const char *
+add_step(struct row_decoded *d, struct arena *a, const struct row_step *s, uint32_t index) {
     int32_t now = d->horizon;
     if (s->op == STEP_SENDPICP && index % 2 != 0) {
         return "sendpicp is not 8-byte aligned";
@@ -147,24 +140,26 @@ static const char *add_step(struct row_decoded *d, struct arena *a, const struct
     return NULL;
 }
 
-int exchange_row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
-    struct err *err)
-{
+int exchange_row_decode(
+    const struct exchange_row *row, struct arena *a, struct row_decoded *ret, struct err *err) {
     *ret = (struct row_decoded){0};
     for (uint32_t i = 0; i < row->word_count;) {
         struct row_step s;
         if (!exchange_step_decode(&row->words[i], row->word_count - i, &s)) {
-            return err_set(err, ERR_SCHEDULE, "tile %u: word %u (%08x) is no exchange instruction",
+            return err_set(
+                err, ERR_SCHEDULE, "tile %u: word %u (%08x) is no exchange instruction",
                 row->tile.n, i, row->words[i]);
         }
         if ((s.op == STEP_RETURN) != (i + s.words == row->word_count)) {
-            return err_set(err, ERR_SCHEDULE, "tile %u: word %u of %u, return expected last",
-                row->tile.n, i, row->word_count);
+            return err_set(
+                err, ERR_SCHEDULE, "tile %u: word %u of %u, return expected last", row->tile.n, i,
+                row->word_count);
         }
         const char *fault = add_step(ret, a, &s, i);
         if (fault != NULL) {
-            return err_set(err, ERR_SCHEDULE, "tile %u: word %u (%08x) at event %d %s",
-                row->tile.n, i, row->words[i], ret->horizon, fault);
+            return err_set(
+                err, ERR_SCHEDULE, "tile %u: word %u (%08x) at event %d %s", row->tile.n, i,
+                row->words[i], ret->horizon, fault);
         }
         i += s.words;
     }

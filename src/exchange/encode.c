@@ -21,11 +21,11 @@ enum split_kind { SPLIT_NONE, SPLIT_GAP, SPLIT_STREAM };
 
 struct encoder {
     const struct lane *l;
-    struct arena *a;   /* NULL: count only */
+    struct arena *a; /* NULL: count only */
     bool plain;
     bool is_misaligned;
     VEC(uint32_t) words;
-    uint32_t index;    /* words emitted */
+    uint32_t index; /* words emitted */
     int32_t now;
     size_t control, base_write; /* next ones */
     /* last splittable instruction since the last aligned pair, and what the second half is */
@@ -36,8 +36,7 @@ struct encoder {
     uint8_t split_sctl;
 };
 
-static void put_word(struct encoder *e, uint32_t word)
-{
+static void put_word(struct encoder *e, uint32_t word) {
     if (e->a != NULL) {
         vec_push(e->a, &e->words, word);
     }
@@ -45,9 +44,9 @@ static void put_word(struct encoder *e, uint32_t word)
 }
 
 /* Remembers the instruction just emitted as one that can give up an event. */
-static void mark_split(struct encoder *e, enum split_kind kind, int32_t events, uint32_t words,
-    uint32_t shift, uint8_t sctl)
-{
+static void mark_split(
+    struct encoder *e, enum split_kind kind, int32_t events, uint32_t words, uint32_t shift,
+    uint8_t sctl) {
     if (events >= 2) {
         e->split = kind;
         e->split_at = e->index - words;
@@ -57,8 +56,7 @@ static void mark_split(struct encoder *e, enum split_kind kind, int32_t events, 
     }
 }
 
-static void put_delay(struct encoder *e, int32_t events)
-{
+static void put_delay(struct encoder *e, int32_t events) {
     while (events > 0) {
         int32_t part = events < DELAY_MOST ? events : DELAY_MOST;
         put_word(e, 0x40A00000u + (uint32_t)(part - 1));
@@ -69,8 +67,7 @@ static void put_delay(struct encoder *e, int32_t events)
 }
 
 /* Shifts everything after the splittable instruction by one word. False when there is none. */
-static bool split_earlier(struct encoder *e)
-{
+static bool split_earlier(struct encoder *e) {
     if (e->plain || e->split == SPLIT_NONE) {
         return false;
     }
@@ -95,8 +92,7 @@ static bool split_earlier(struct encoder *e)
     return true;
 }
 
-static bool align_fallback(struct encoder *e)
-{
+static bool align_fallback(struct encoder *e) {
     if (e->index % 2 == 0 || split_earlier(e)) {
         return true;
     }
@@ -104,16 +100,14 @@ static bool align_fallback(struct encoder *e)
     return false;
 }
 
-static uint32_t control_count(const struct encoder *e)
-{
+static uint32_t control_count(const struct encoder *e) {
     const struct control *c = &e->l->controls.data[e->control];
     bool two = e->control + 1 < e->l->controls.len && c[1].event == c[0].event;
     return two ? 2 : 1;
 }
 
 /* Event at which the next control or base write up to `limit` begins to issue, or `end`. */
-static int32_t next_issue(const struct encoder *e, int32_t limit, int32_t end)
-{
+static int32_t next_issue(const struct encoder *e, int32_t limit, int32_t end) {
     if (e->control < e->l->controls.len && e->l->controls.data[e->control].event <= limit) {
         int32_t at = e->l->controls.data[e->control].event - 1;
         end = at < end ? at : end;
@@ -125,8 +119,7 @@ static int32_t next_issue(const struct encoder *e, int32_t limit, int32_t end)
     return end;
 }
 
-static void put_pair_words(struct encoder *e, int32_t events, uint32_t item_addr, uint8_t sctl)
-{
+static void put_pair_words(struct encoder *e, int32_t events, uint32_t item_addr, uint8_t sctl) {
     const struct control *c = &e->l->controls.data[e->control];
     uint32_t mux = c[0].kind == CONTROL_MUX ? c[0].value : c[1].value;
     uint32_t pointer = c[0].kind == CONTROL_POINTER ? c[0].value : c[1].value;
@@ -137,8 +130,7 @@ static void put_pair_words(struct encoder *e, int32_t events, uint32_t item_addr
     e->now += events;
 }
 
-static void gap_pair(struct encoder *e, int32_t limit, int32_t end)
-{
+static void gap_pair(struct encoder *e, int32_t limit, int32_t end) {
     int32_t event = e->l->controls.data[e->control].event;
     int32_t wait = event - 1 - e->now;
     uint32_t pieces = (uint32_t)((wait + DELAY_MOST - 1) / DELAY_MOST);
@@ -159,8 +151,7 @@ static void gap_pair(struct encoder *e, int32_t limit, int32_t end)
     e->control += 2;
 }
 
-static void gap_single(struct encoder *e)
-{
+static void gap_single(struct encoder *e) {
     const struct control *c = &e->l->controls.data[e->control];
     bool is_mux = c->kind == CONTROL_MUX || c->kind == CONTROL_PAIR;
     int32_t most = is_mux ? MUX_MOST : POINTER_MOST;
@@ -171,8 +162,9 @@ static void gap_single(struct encoder *e)
     }
     uint32_t selector = c->kind & 1;
     uint32_t shift = is_mux ? 14 : 19;
-    put_word(e, (is_mux ? 0x64000000u + (selector << 13) : 0x60000000u + (selector << 18)) +
-        ((uint32_t)(events - 1) << shift) + c->value);
+    put_word(
+        e, (is_mux ? 0x64000000u + (selector << 13) : 0x60000000u + (selector << 18)) +
+               ((uint32_t)(events - 1) << shift) + c->value);
     if (events >= 2) {
         /* the wait may be split off in front: the control stays at the end */
         e->split = SPLIT_GAP;
@@ -185,15 +177,14 @@ static void gap_single(struct encoder *e)
 }
 
 /* Everything up to and including event `limit`, then idles up to `end`. */
-static void gap(struct encoder *e, int32_t end)
-{
+static void gap(struct encoder *e, int32_t end) {
     while (!e->is_misaligned) {
-        bool has_control = e->control < e->l->controls.len &&
-            e->l->controls.data[e->control].event <= end;
-        bool has_write = e->base_write < e->l->switches.len &&
-            e->l->switches.data[e->base_write].end <= end;
+        bool has_control =
+            e->control < e->l->controls.len && e->l->controls.data[e->control].event <= end;
+        bool has_write =
+            e->base_write < e->l->switches.len && e->l->switches.data[e->base_write].end <= end;
         if (has_write && (!has_control || e->l->switches.data[e->base_write].start <
-                e->l->controls.data[e->control].event)) {
+                                              e->l->controls.data[e->control].event)) {
             const struct base_write *w = &e->l->switches.data[e->base_write];
             put_delay(e, w->start - e->now);
             put_word(e, 0x430080A7u + ((uint32_t)w->reg << 20));
@@ -210,8 +201,7 @@ static void gap(struct encoder *e, int32_t end)
     put_delay(e, end - e->now);
 }
 
-static void put_send(struct encoder *e, const struct send_piece *s, int32_t items)
-{
+static void put_send(struct encoder *e, const struct send_piece *s, int32_t items) {
     if (e->now == s->start) {
         put_word(e, 0x78000000u + ((uint32_t)(items - 1) << 21) + s->item_addr * 8 + s->sctl);
         mark_split(e, SPLIT_STREAM, items, 1, 21, s->sctl);
@@ -224,8 +214,7 @@ static void put_send(struct encoder *e, const struct send_piece *s, int32_t item
 }
 
 /* k items without a control; `odd` asks for one word more if that makes the index even. */
-static void stream(struct encoder *e, const struct send_piece *s, int32_t k, bool for_pair)
-{
+static void stream(struct encoder *e, const struct send_piece *s, int32_t k, bool for_pair) {
     int32_t first = e->now == s->start ? (k < SEND_MOST ? k : SEND_MOST) : 0;
     int32_t rest = k - first;
     int32_t tail = rest % STREAM_MOST;
@@ -259,13 +248,12 @@ static void stream(struct encoder *e, const struct send_piece *s, int32_t k, boo
     }
 }
 
-static void carrier(struct encoder *e, const struct send_piece *s, uint32_t count)
-{
+static void carrier(struct encoder *e, const struct send_piece *s, uint32_t count) {
     const struct control *c = &e->l->controls.data[e->control];
     e->control += count;
     int32_t items = next_issue(e, s->end, s->end) - e->now;
     bool next_is_pair = e->control < e->l->controls.len &&
-        e->l->controls.data[e->control].event <= s->end && control_count(e) == 2;
+                        e->l->controls.data[e->control].event <= s->end && control_count(e) == 2;
     if (next_is_pair && (e->index + count) % 2 != 0 && items > 1) {
         items--;
     }
@@ -276,14 +264,14 @@ static void carrier(struct encoder *e, const struct send_piece *s, uint32_t coun
         e->control += 2;
         return;
     }
-    put_word(e, 0x70100000u + ((uint32_t)(items - 1) << 21) + ((uint32_t)c->kind << 18) +
-        (c->kind == CONTROL_PAIR || c->kind == CONTROL_MUX ? c->value & 0x1FFF : c->value));
+    put_word(
+        e, 0x70100000u + ((uint32_t)(items - 1) << 21) + ((uint32_t)c->kind << 18) +
+               (c->kind == CONTROL_PAIR || c->kind == CONTROL_MUX ? c->value & 0x1FFF : c->value));
     mark_split(e, SPLIT_STREAM, items, 1, 21, s->sctl);
     e->now += items;
 }
 
-static void message(struct encoder *e, const struct send_piece *s)
-{
+static void message(struct encoder *e, const struct send_piece *s) {
     while (e->control < e->l->controls.len && e->l->controls.data[e->control].event <= s->end) {
         uint32_t count = control_count(e);
         int32_t k = e->l->controls.data[e->control].event - 1 - e->now;
@@ -297,9 +285,8 @@ static void message(struct encoder *e, const struct send_piece *s)
     stream(e, s, s->end - e->now, false);
 }
 
-bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a,
-    struct exchange_row *ret)
-{
+bool exchange_row_encode(
+    const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret) {
     struct encoder e = {.l = l, .a = ret != NULL ? a : NULL, .plain = plain};
     if (e.a != NULL) {
         vec_reserve(a, &e.words, l->controls.len + 3 * l->sends.len + 8);
@@ -319,8 +306,8 @@ bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a,
     assert(e.now == l->horizon);
     put_word(&e, ROW_RETURN);
     if (ret != NULL) {
-        *ret = (struct exchange_row){target_logical(l->tile), e.words.data, e.index,
-            (uint32_t)l->horizon, l->incoming_base};
+        *ret = (struct exchange_row){
+            target_logical(l->tile), e.words.data, e.index, (uint32_t)l->horizon, l->incoming_base};
     }
     return true;
 }

@@ -39,12 +39,12 @@ struct exchange_dest {
 
 struct exchange_transfer {
     struct logical_tile source;
-    uint32_t source_addr;       /* 4-aligned, 8 when paired */
-    uint32_t words;             /* 32-bit words */
+    uint32_t source_addr; /* 4-aligned, 8 when paired */
+    uint32_t words;       /* 32-bit words */
     enum exchange_form form;
     const struct exchange_dest *dests;
     uint32_t dest_count;
-    uint32_t requested;         /* least schedule offset */
+    uint32_t requested; /* least schedule offset */
 };
 
 struct exchange_placed { /* what the schedule decided for transfer i */
@@ -54,16 +54,16 @@ struct exchange_placed { /* what the schedule decided for transfer i */
 
 struct exchange_row {
     struct logical_tile tile;
-    uint32_t *words;            /* up to and including br $m10 */
+    uint32_t *words; /* up to and including br $m10 */
     uint32_t word_count;
-    uint32_t horizon;           /* events */
-    uint32_t incoming_base;     /* INCOMING_BASE on entry, 0 in absolute form */
+    uint32_t horizon;       /* events */
+    uint32_t incoming_base; /* INCOMING_BASE on entry, 0 in absolute form */
 };
 
 struct exchange_switch { /* write of OUTGOING_BASE in the row of a transfer's source (5.5) */
-    uint32_t after;         /* index of the transfer that it follows in order of placement */
-    uint8_t reg;            /* $m register that holds the base */
-    int32_t start, end;     /* events; filled by the scheduler */
+    uint32_t after;      /* index of the transfer that it follows in order of placement */
+    uint8_t reg;         /* $m register that holds the base */
+    int32_t start, end;  /* events; filled by the scheduler */
 };
 
 struct exchange_options {
@@ -88,54 +88,62 @@ struct exchange_options {
 };
 
 struct exchange_phase {
-    struct exchange_row *rows;       /* active tiles, ascending logical */
+    struct exchange_row *rows; /* active tiles, ascending logical */
     uint32_t row_count;
-    struct exchange_placed *placed;  /* by transfer */
-    uint32_t horizon;                /* max over rows */
-    uint32_t lower_bound;            /* busiest endpoint (5.1): items alone */
-    uint32_t latency_bound;          /* no order is shorter: busiest endpoint with its latency, each
+    struct exchange_placed *placed; /* by transfer */
+    uint32_t horizon;               /* max over rows */
+    uint32_t lower_bound;           /* busiest endpoint (5.1): items alone */
+    uint32_t latency_bound;         /* no order is shorter: busiest endpoint with its latency, each
                                       * transfer alone, chains of dependent ones */
     uint32_t max_row_bytes;
     uint64_t total_row_bytes;
-    uint32_t *order;                 /* order of placement; address-free, can be given again */
-    enum exchange_form *forms;       /* form used, by transfer */
+    uint32_t *order;                  /* order of placement; address-free, can be given again */
+    enum exchange_form *forms;        /* form used, by transfer */
     struct exchange_switch *switches; /* by index of the options' */
     uint32_t switch_count;
-    bool ignore_elements;            /* as scheduled: the verifier skips the SRAM rule too */
-    bool used_trials;                /* a misaligned row made every insertion a trial (5.7) */
+    bool ignore_elements; /* as scheduled: the verifier skips the SRAM rule too */
+    bool used_trials;     /* a misaligned row made every insertion a trial (5.7) */
 };
 
 struct exchange_dependency { /* list order that overlapping bytes impose (4.4) */
     uint32_t before, after;
     struct logical_tile tile;
-    uint8_t kind;               /* enum exchange_hazard */
+    uint8_t kind; /* enum exchange_hazard */
 };
 
-enum exchange_hazard { EXCHANGE_READ_AFTER_WRITE, EXCHANGE_WRITE_AFTER_READ,
-    EXCHANGE_WRITE_AFTER_WRITE };
+enum exchange_hazard {
+    EXCHANGE_READ_AFTER_WRITE,
+    EXCHANGE_WRITE_AFTER_READ,
+    EXCHANGE_WRITE_AFTER_WRITE
+};
 
 /* Checks each transfer alone: the rejections of the vectors (zero words, too long, source only,
  * duplicate receiver, incomplete pair, coinciding controls ...). Text says which rule. */
 int exchange_check(const struct exchange_transfer *t, struct err *err);
 /* Schedules one phase. Rows are 8-byte aligned sequences. -ERR_SCHEDULE names the transfer. */
-int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t count,
+int exchange_schedule_phase(
+    const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_options *options, struct arena *a, struct exchange_phase *ret,
     struct err *err);
 /* Replays the rows on the wires (own code, not the simulator): every destination word written
  * exactly once by the intended source word, all rules of 7.3. */
-int exchange_verify_phase(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_phase *phase, struct arena *a, struct err *err);
+int exchange_verify_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_phase *phase,
+    struct arena *a, struct err *err);
 
 /* Direct dependencies, ascending (after, before, tile, kind), arena. */
-void exchange_dependencies(const struct exchange_transfer *transfers, uint32_t count,
-    struct arena *a, struct exchange_dependency **ret, uint32_t *ret_count);
+void exchange_dependencies(
+    const struct exchange_transfer *transfers, uint32_t count, struct arena *a,
+    struct exchange_dependency **ret, uint32_t *ret_count);
 /* Structure of a phase without addresses: transfers with their tiles, and the dependencies as a
  * relation. Equal structures may try each other's order (reuse.h). */
-int exchange_structure(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_dependency *dependencies, uint32_t dependency_count,
-    struct digest *ret, struct err *err);
+int exchange_structure(
+    const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_dependency *dependencies, uint32_t dependency_count, struct digest *ret,
+    struct err *err);
 /* Timeline of every row: instructions, events covered, controls. Stable text. */
-int exchange_print_phase(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_phase *phase, FILE *out);
+int exchange_print_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_phase *phase,
+    FILE *out);
 
 #endif

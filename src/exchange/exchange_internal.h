@@ -14,17 +14,17 @@
 #include "base/vec.h"
 #include "exchange/exchange.h"
 
-#define ROW_RETURN       0x43A00000u /* br $m10 */
-#define ROW_TAIL         5           /* events from the last arrival to the end of a row (2.3) */
-#define SEND_LEAST       6           /* least length of a sender's primitive (2.4) */
-#define BASE_WRITE       13          /* events of a put (3.1) */
-#define FORMAT_LEAD      2           /* format goes on that long before item 0 arrives (6) */
+#define ROW_RETURN  0x43A00000u /* br $m10 */
+#define ROW_TAIL    5           /* events from the last arrival to the end of a row (2.3) */
+#define SEND_LEAST  6           /* least length of a sender's primitive (2.4) */
+#define BASE_WRITE  13          /* events of a put (3.1) */
+#define FORMAT_LEAD 2           /* format goes on that long before item 0 arrives (6) */
 
-enum control_kind { /* also the selector of sendpic */
-    CONTROL_MUX = 0,     /* own multiplexer := value */
-    CONTROL_PAIR = 1,    /* own and, one event later, the partner's multiplexer */
-    CONTROL_POINTER = 2, /* incoming pointer := value */
-    CONTROL_FORMAT = 3,  /* item width and direction := value */
+enum control_kind {                      /* also the selector of sendpic */
+                    CONTROL_MUX = 0,     /* own multiplexer := value */
+                    CONTROL_PAIR = 1,    /* own and, one event later, the partner's multiplexer */
+                    CONTROL_POINTER = 2, /* incoming pointer := value */
+                    CONTROL_FORMAT = 3,  /* item width and direction := value */
 };
 
 struct control {
@@ -38,9 +38,9 @@ struct send_piece {
     int32_t start, end; /* end - start items */
     int32_t horizon;
     uint32_t item_addr;
-    uint32_t elements;  /* mask */
+    uint32_t elements; /* mask */
     uint8_t sctl;
-    uint8_t hold;       /* silent events that follow */
+    uint8_t hold; /* silent events that follow */
 };
 
 struct receive_span {
@@ -61,17 +61,17 @@ struct leg { /* one receiver of a transfer, events at offset 0 */
     uint8_t direction; /* of the route; format value of a pair */
     uint8_t hold;      /* events that the idle selection is put off, see routes.c */
     uint32_t addr;
-    uint32_t mux;      /* value written at `select` */
+    uint32_t mux; /* value written at `select` */
 };
 
 struct shape {
-    uint16_t lane;      /* of the source */
-    uint16_t partner;   /* lane that is borrowed; own lane when none */
+    uint16_t lane;    /* of the source */
+    uint16_t partner; /* lane that is borrowed; own lane when none */
     int16_t send_start;
     uint8_t sctl;
     uint8_t is_paired;
     uint8_t form;
-    uint8_t hold;       /* largest of the legs */
+    uint8_t hold; /* largest of the legs */
     int32_t items;
     int32_t send_length; /* sender horizon at offset 0 */
     uint32_t elements;   /* of the source bytes */
@@ -90,15 +90,15 @@ struct lane {
     int32_t payload_end; /* A + n of the last message */
     int32_t plain_end;   /* A + n of the last ordinary message */
     int32_t horizon;
-    int32_t idle_event;  /* where the last idle selection stands, -1 none */
+    int32_t idle_event; /* where the last idle selection stands, -1 none */
     uint8_t idle_kind;
-    int32_t format_end;  /* event of the last format-off control, -1 none */
-    uint8_t format;      /* its format before */
-    uint32_t next_addr;  /* where the pointer stands after the last ordinary message, 0 unknown */
+    int32_t format_end; /* event of the last format-off control, -1 none */
+    uint8_t format;     /* its format before */
+    uint32_t next_addr; /* where the pointer stands after the last ordinary message, 0 unknown */
     uint32_t incoming_base;
-    uint32_t receive_count; /* messages of the whole phase */
+    uint32_t receive_count;           /* messages of the whole phase */
     uint32_t send_left, receive_left; /* pressure: items not yet placed */
-    uint32_t changed_at;    /* insertions of the whole phase up to the last one here */
+    uint32_t changed_at;              /* insertions of the whole phase up to the last one here */
 };
 
 struct problem {
@@ -106,18 +106,18 @@ struct problem {
     uint32_t count;
     const struct exchange_options *options;
     struct arena *a;
-    struct lane *lanes;   /* ascending logical */
+    struct lane *lanes; /* ascending logical */
     uint32_t lane_count;
-    uint16_t *lane_of;    /* by logical tile, UINT16_MAX = idle */
+    uint16_t *lane_of; /* by logical tile, UINT16_MAX = idle */
     struct shape *shapes;
     struct leg *legs;
     const struct exchange_dependency *deps; /* ascending `after` */
     uint32_t dep_count;
-    uint32_t *dep_first;  /* count + 1 */
+    uint32_t *dep_first; /* count + 1 */
     struct exchange_placed *placed;
     struct exchange_switch *switches;
     int32_t latency_bound;
-    bool try_rows;        /* encode at every insertion */
+    bool try_rows; /* encode at every insertion */
 };
 
 /* routes.c */
@@ -127,8 +127,8 @@ int32_t leg_tail(const struct problem *p, const struct shape *s);
 
 /* encode.c: words of one row, rule 3.5. Returns false when a pair of controls cannot be aligned.
  * ret may be NULL: a trial. */
-bool exchange_row_encode(const struct lane *l, bool plain, struct arena *a,
-    struct exchange_row *ret);
+bool exchange_row_encode(
+    const struct lane *l, bool plain, struct arena *a, struct exchange_row *ret);
 
 /* lanes.c */
 int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset);
@@ -146,13 +146,21 @@ int32_t lanes_horizon(const struct problem *p);
 void order_choose(struct problem *p, uint32_t *order);
 
 /* decode.c */
-enum step_op { STEP_DELAY, STEP_WRITE, STEP_SEND, STEP_SENDOFF, STEP_SENDPIC, STEP_SENDPICP,
-    STEP_BASE, STEP_RETURN };
+enum step_op {
+    STEP_DELAY,
+    STEP_WRITE,
+    STEP_SEND,
+    STEP_SENDOFF,
+    STEP_SENDPIC,
+    STEP_SENDPICP,
+    STEP_BASE,
+    STEP_RETURN
+};
 
 struct row_write {
     int32_t event;
     uint32_t value;
-    uint8_t kind;  /* enum control_kind */
+    uint8_t kind; /* enum control_kind */
 };
 
 struct row_step { /* one instruction of 3.1 */
@@ -182,7 +190,7 @@ struct row_decoded {
 
 /* Returns false when the words are no instruction of 3.1. */
 bool exchange_step_decode(const uint32_t *words, uint32_t left, struct row_step *ret);
-int exchange_row_decode(const struct exchange_row *row, struct arena *a, struct row_decoded *ret,
-    struct err *err);
+int exchange_row_decode(
+    const struct exchange_row *row, struct arena *a, struct row_decoded *ret, struct err *err);
 
 #endif

@@ -22,8 +22,7 @@ struct reader {
 
 typedef VEC(struct exchange_dependency) dependency_vec;
 
-static int access_by_start(const void *x, const void *y)
-{
+static int access_by_start(const void *x, const void *y) {
     const struct access *a = x;
     const struct access *b = y;
     if (a->start != b->start) {
@@ -32,8 +31,7 @@ static int access_by_start(const void *x, const void *y)
     return a->is_write != b->is_write ? (a->is_write ? -1 : 1) : 0;
 }
 
-static bool tile_has_overlap(const struct access *list, uint32_t n, struct arena *a)
-{
+static bool tile_has_overlap(const struct access *list, uint32_t n, struct arena *a) {
     struct access *sorted = arena_memdup(a, list, n * sizeof *list);
     qsort(sorted, n, sizeof *sorted, access_by_start);
     uint32_t write_end = 0;
@@ -50,22 +48,20 @@ static bool tile_has_overlap(const struct access *list, uint32_t n, struct arena
     return false;
 }
 
-static int number_order(const void *x, const void *y)
-{
+static int number_order(const void *x, const void *y) {
     uint32_t a = *(const uint32_t *)x;
     uint32_t b = *(const uint32_t *)y;
     return (a > b) - (a < b);
 }
 
-static uint32_t border_index(const uint32_t *borders, uint32_t n, uint32_t addr)
-{
+static uint32_t border_index(const uint32_t *borders, uint32_t n, uint32_t addr) {
     const uint32_t *at = bsearch(&addr, borders, n, sizeof addr, number_order);
     return (uint32_t)(at - borders);
 }
 
-static void add_edge(dependency_vec *edges, struct arena *a, uint32_t before, uint32_t after,
-    struct logical_tile tile, enum exchange_hazard kind)
-{
+static void add_edge(
+    dependency_vec *edges, struct arena *a, uint32_t before, uint32_t after,
+    struct logical_tile tile, enum exchange_hazard kind) {
     if (before == after) {
         return;
     }
@@ -79,9 +75,9 @@ static void add_edge(dependency_vec *edges, struct arena *a, uint32_t before, ui
     vec_push(a, edges, (struct exchange_dependency){before, after, tile, (uint8_t)kind});
 }
 
-static void tile_edges(const struct access *list, uint32_t n, struct logical_tile tile,
-    dependency_vec *edges, struct arena *keep, struct arena *a)
-{
+static void tile_edges(
+    const struct access *list, uint32_t n, struct logical_tile tile, dependency_vec *edges,
+    struct arena *keep, struct arena *a) {
     uint32_t *borders = ARENA_ARRAY(a, uint32_t, 2 * (size_t)n);
     for (uint32_t i = 0; i < n; i++) {
         borders[2 * i] = list[i].start;
@@ -102,7 +98,8 @@ static void tile_edges(const struct access *list, uint32_t n, struct logical_til
         uint32_t last = border_index(borders, count, x->end);
         for (uint32_t g = border_index(borders, count, x->start); g < last; g++) {
             if (writer[g] != 0) {
-                add_edge(edges, keep, writer[g] - 1, x->transfer, tile,
+                add_edge(
+                    edges, keep, writer[g] - 1, x->transfer, tile,
                     x->is_write ? EXCHANGE_WRITE_AFTER_WRITE : EXCHANGE_READ_AFTER_WRITE);
             }
             if (!x->is_write) {
@@ -111,7 +108,8 @@ static void tile_edges(const struct access *list, uint32_t n, struct logical_til
                 continue;
             }
             for (uint32_t r = readers[g]; r != 0; r = pool.data[r - 1].next) {
-                add_edge(edges, keep, pool.data[r - 1].transfer, x->transfer, tile,
+                add_edge(
+                    edges, keep, pool.data[r - 1].transfer, x->transfer, tile,
                     EXCHANGE_WRITE_AFTER_READ);
             }
             readers[g] = 0;
@@ -120,8 +118,7 @@ static void tile_edges(const struct access *list, uint32_t n, struct logical_til
     }
 }
 
-static int edge_order(const void *x, const void *y)
-{
+static int edge_order(const void *x, const void *y) {
     const struct exchange_dependency *a = x;
     const struct exchange_dependency *b = y;
     if (a->after != b->after) {
@@ -137,9 +134,8 @@ static int edge_order(const void *x, const void *y)
 }
 
 /* Accesses of all tiles, by tile and then list order; first[t] .. first[t + 1] are tile t's. */
-static struct access *collect(const struct exchange_transfer *transfers, uint32_t count,
-    uint32_t *first, struct arena *a)
-{
+static struct access *collect(
+    const struct exchange_transfer *transfers, uint32_t count, uint32_t *first, struct arena *a) {
     for (uint32_t i = 0; i < count; i++) {
         first[transfers[i].source.n + 1]++;
         for (uint32_t k = 0; k < transfers[i].dest_count; k++) {
@@ -163,9 +159,9 @@ static struct access *collect(const struct exchange_transfer *transfers, uint32_
     return list;
 }
 
-void exchange_dependencies(const struct exchange_transfer *transfers, uint32_t count,
-    struct arena *a, struct exchange_dependency **ret, uint32_t *ret_count)
-{
+void exchange_dependencies(
+    const struct exchange_transfer *transfers, uint32_t count, struct arena *a,
+    struct exchange_dependency **ret, uint32_t *ret_count) {
     uint32_t *first = ARENA_ARRAY(a, uint32_t, TARGET_TILES + 1);
     struct access *list = collect(transfers, count, first, a);
     dependency_vec edges = {0};

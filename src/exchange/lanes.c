@@ -12,8 +12,7 @@
 #define HOLD_MOST 2
 
 /* First control at or after an event. Most questions are about the end of the lane. */
-static size_t control_at(const struct lane *l, int32_t event)
-{
+static size_t control_at(const struct lane *l, int32_t event) {
     size_t low = 0;
     size_t high = l->controls.len;
     while (low < high) {
@@ -28,8 +27,7 @@ static size_t control_at(const struct lane *l, int32_t event)
 }
 
 /* First send that ends after an event. */
-static size_t send_after(const struct lane *l, int32_t event)
-{
+static size_t send_after(const struct lane *l, int32_t event) {
     size_t low = 0;
     size_t high = l->sends.len;
     while (low < high) {
@@ -44,8 +42,7 @@ static size_t send_after(const struct lane *l, int32_t event)
 }
 
 /* A control may fall neither on the first two events of a send (2.5) nor inside a base write. */
-static bool meets_send_start(const struct lane *l, int32_t event)
-{
+static bool meets_send_start(const struct lane *l, int32_t event) {
     size_t i = send_after(l, event - 2);
     for (; i < l->sends.len && l->sends.data[i].start <= event; i++) {
         if (l->sends.data[i].start >= event - 1) {
@@ -60,9 +57,8 @@ static bool meets_send_start(const struct lane *l, int32_t event)
     return false;
 }
 
-static bool control_fits(const struct lane *l, int32_t event, enum control_kind kind,
-    bool can_merge)
-{
+static bool
+control_fits(const struct lane *l, int32_t event, enum control_kind kind, bool can_merge) {
     if (meets_send_start(l, event)) {
         return false;
     }
@@ -79,39 +75,35 @@ static bool control_fits(const struct lane *l, int32_t event, enum control_kind 
     return true;
 }
 
-static bool keeps_pointer(const struct lane *l, const struct leg *g, bool is_paired)
-{
+static bool keeps_pointer(const struct lane *l, const struct leg *g, bool is_paired) {
     return !is_paired && l->next_addr != 0 && l->next_addr == g->addr;
 }
 
-static bool keeps_format(const struct lane *l, int32_t on, uint8_t direction)
-{
+static bool keeps_format(const struct lane *l, int32_t on, uint8_t direction) {
     return l->format_end == on && l->format == direction;
 }
 
-static bool leg_controls_fit(const struct lane *l, const struct shape *s, const struct leg *g,
-    int32_t o)
-{
+static bool
+leg_controls_fit(const struct lane *l, const struct shape *s, const struct leg *g, int32_t o) {
     int32_t select = o + g->select;
     int32_t arrival = o + g->arrival;
     bool plain = !s->is_paired;
     enum control_kind mux = plain ? CONTROL_MUX : CONTROL_PAIR;
     if (!g->is_late && (!control_fits(l, select, mux, plain) ||
-            !control_fits(l, select + s->items + g->hold, mux, plain))) {
+                        !control_fits(l, select + s->items + g->hold, mux, plain))) {
         return false;
     }
     if (!keeps_pointer(l, g, s->is_paired) && !control_fits(l, arrival, CONTROL_POINTER, plain)) {
         return false;
     }
     int32_t on = arrival - FORMAT_LEAD;
-    return plain || ((keeps_format(l, on, g->direction) ||
-            control_fits(l, on, CONTROL_FORMAT, false)) &&
-        control_fits(l, on + s->items, CONTROL_FORMAT, false));
+    return plain ||
+           ((keeps_format(l, on, g->direction) || control_fits(l, on, CONTROL_FORMAT, false)) &&
+            control_fits(l, on + s->items, CONTROL_FORMAT, false));
 }
 
-static int32_t search_leg(const struct problem *p, const struct shape *s, const struct leg *g,
-    int32_t o)
-{
+static int32_t
+search_leg(const struct problem *p, const struct shape *s, const struct leg *g, int32_t o) {
     const struct lane *l = &p->lanes[g->lane];
     int32_t least = l->mux_end - g->select;
     int32_t drained = l->payload_end - g->arrival;
@@ -127,8 +119,7 @@ static int32_t search_leg(const struct problem *p, const struct shape *s, const 
     return o;
 }
 
-static int32_t search_sender(const struct problem *p, const struct shape *s, int32_t o)
-{
+static int32_t search_sender(const struct problem *p, const struct shape *s, int32_t o) {
     const struct lane *l = &p->lanes[s->lane];
     int32_t least = l->loan_end - s->send_start;
     if (l->switches.len > 0) {
@@ -159,8 +150,7 @@ static int32_t search_sender(const struct problem *p, const struct shape *s, int
     }
 }
 
-int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset)
-{
+int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset) {
     const struct shape *s = &p->shapes[t];
     int32_t o = offset;
     for (;;) {
@@ -175,8 +165,7 @@ int32_t lane_search(const struct problem *p, uint32_t t, int32_t offset)
     }
 }
 
-int32_t lane_search_elements(const struct problem *p, uint32_t t, int32_t offset)
-{
+int32_t lane_search_elements(const struct problem *p, uint32_t t, int32_t offset) {
     const struct shape *s = &p->shapes[t];
     const struct lane *l = &p->lanes[s->lane];
     int32_t start = offset + s->send_start;
@@ -220,20 +209,20 @@ int32_t lane_search_elements(const struct problem *p, uint32_t t, int32_t offset
     return offset + raise;
 }
 
-static void add_control(struct problem *p, struct lane *l, int32_t event, enum control_kind kind,
-    uint32_t value, bool can_merge)
-{
+static void add_control(
+    struct problem *p, struct lane *l, int32_t event, enum control_kind kind, uint32_t value,
+    bool can_merge) {
     size_t i = control_at(l, event);
     vec_push(p->a, &l->controls, (struct control){0});
-    memmove(&l->controls.data[i + 1], &l->controls.data[i],
+    memmove(
+        &l->controls.data[i + 1], &l->controls.data[i],
         (l->controls.len - 1 - i) * sizeof *l->controls.data);
     l->controls.data[i] = (struct control){event, value, (uint8_t)kind, can_merge};
 }
 
-static struct control *find_control(struct lane *l, int32_t event, enum control_kind kind)
-{
-    for (size_t i = control_at(l, event);
-         i < l->controls.len && l->controls.data[i].event == event; i++) {
+static struct control *find_control(struct lane *l, int32_t event, enum control_kind kind) {
+    for (size_t i = control_at(l, event); i < l->controls.len && l->controls.data[i].event == event;
+         i++) {
         if (l->controls.data[i].kind == kind) {
             return &l->controls.data[i];
         }
@@ -241,12 +230,12 @@ static struct control *find_control(struct lane *l, int32_t event, enum control_
     return NULL;
 }
 
-static void insert_mux(struct problem *p, struct lane *l, const struct leg *g, int32_t select,
-    int32_t end, bool is_paired)
-{
+static void insert_mux(
+    struct problem *p, struct lane *l, const struct leg *g, int32_t select, int32_t end,
+    bool is_paired) {
     enum control_kind kind = is_paired ? CONTROL_PAIR : CONTROL_MUX;
-    struct control *idle = l->idle_event == select && l->idle_kind == kind
-        ? find_control(l, select, kind) : NULL;
+    struct control *idle =
+        l->idle_event == select && l->idle_kind == kind ? find_control(l, select, kind) : NULL;
     if (idle != NULL) {
         idle->value = g->mux;
     } else {
@@ -257,9 +246,8 @@ static void insert_mux(struct problem *p, struct lane *l, const struct leg *g, i
     l->idle_kind = (uint8_t)kind;
 }
 
-static void insert_format(struct problem *p, struct lane *l, const struct leg *g, int32_t on,
-    int32_t off)
-{
+static void
+insert_format(struct problem *p, struct lane *l, const struct leg *g, int32_t on, int32_t off) {
     if (keeps_format(l, on, g->direction)) {
         struct control *c = find_control(l, on, CONTROL_FORMAT);
         size_t i = (size_t)(c - l->controls.data);
@@ -273,8 +261,7 @@ static void insert_format(struct problem *p, struct lane *l, const struct leg *g
     l->format = g->direction;
 }
 
-static void insert_leg(struct problem *p, uint32_t t, const struct leg *g, int32_t offset)
-{
+static void insert_leg(struct problem *p, uint32_t t, const struct leg *g, int32_t offset) {
     const struct shape *s = &p->shapes[t];
     struct lane *l = &p->lanes[g->lane];
     int32_t select = offset + g->select;
@@ -287,8 +274,8 @@ static void insert_leg(struct problem *p, uint32_t t, const struct leg *g, int32
         insert_format(p, l, g, arrival - FORMAT_LEAD, arrival - FORMAT_LEAD + s->items);
     }
     if (!keeps_pointer(l, g, s->is_paired)) {
-        add_control(p, l, arrival, CONTROL_POINTER, (g->addr - l->incoming_base) / 4,
-            !s->is_paired);
+        add_control(
+            p, l, arrival, CONTROL_POINTER, (g->addr - l->incoming_base) / 4, !s->is_paired);
     }
     l->mux_end = select + s->items + g->hold;
     l->payload_end = arrival + s->items;
@@ -297,14 +284,13 @@ static void insert_leg(struct problem *p, uint32_t t, const struct leg *g, int32
     }
     l->next_addr = s->is_paired ? 0 : g->addr + bytes;
     int32_t horizon = l->payload_end + leg_tail(p, s);
-    vec_push(p->a, &l->receives,
-        (struct receive_span){arrival, horizon, element_mask(g->addr, bytes)});
+    vec_push(
+        p->a, &l->receives, (struct receive_span){arrival, horizon, element_mask(g->addr, bytes)});
     l->horizon = horizon > l->horizon ? horizon : l->horizon;
     l->receive_left -= (uint32_t)s->items;
 }
 
-static void insert_send(struct problem *p, uint32_t t, int32_t offset)
-{
+static void insert_send(struct problem *p, uint32_t t, int32_t offset) {
     const struct shape *s = &p->shapes[t];
     struct lane *l = &p->lanes[s->lane];
     struct send_piece piece = {
@@ -331,19 +317,18 @@ static void insert_send(struct problem *p, uint32_t t, int32_t offset)
     }
 }
 
-void lane_insert(struct problem *p, uint32_t t, int32_t offset)
-{
+void lane_insert(struct problem *p, uint32_t t, int32_t offset) {
     const struct shape *s = &p->shapes[t];
     insert_send(p, t, offset);
     for (uint32_t i = 0; i < s->leg_count; i++) {
         insert_leg(p, t, &p->legs[s->first_leg + i], offset);
     }
-    p->placed[t] = (struct exchange_placed){(uint32_t)offset, offset + s->send_start,
-        offset + s->send_start + s->items, offset + s->send_length};
+    p->placed[t] = (struct exchange_placed){
+        (uint32_t)offset, offset + s->send_start, offset + s->send_start + s->items,
+        offset + s->send_length};
 }
 
-void lane_switch(struct problem *p, struct exchange_switch *s)
-{
+void lane_switch(struct problem *p, struct exchange_switch *s) {
     struct lane *l = &p->lanes[p->shapes[s->after].lane];
     int32_t start = l->send_end;
     if (l->switches.len > 0 && l->switches.data[l->switches.len - 1].end > start) {
@@ -359,8 +344,7 @@ void lane_switch(struct problem *p, struct exchange_switch *s)
     l->horizon = s->end > l->horizon ? s->end : l->horizon;
 }
 
-void lanes_reset(struct problem *p)
-{
+void lanes_reset(struct problem *p) {
     for (uint32_t i = 0; i < p->lane_count; i++) {
         struct lane *l = &p->lanes[i];
         l->sends.len = l->controls.len = l->receives.len = l->switches.len = 0;

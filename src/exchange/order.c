@@ -17,7 +17,7 @@
 #define WINDOW_NARROW 16 /* for large phases */
 
 struct entry {
-    int64_t score;    /* less is sooner */
+    int64_t score; /* less is sooner */
     uint32_t pressure;
     uint32_t transfer;
 };
@@ -26,22 +26,21 @@ struct greedy {
     struct problem *p;
     struct entry *heap;
     uint32_t heap_len;
-    int32_t *offset;     /* last known least offset, by transfer */
-    uint32_t *keyed_at;  /* insertions when the key was made */
-    uint32_t *waits;     /* predecessors not yet placed */
+    int32_t *offset;    /* last known least offset, by transfer */
+    uint32_t *keyed_at; /* insertions when the key was made */
+    uint32_t *waits;    /* predecessors not yet placed */
     uint32_t *succ_first, *succ;
     uint32_t window;
     uint32_t *send_bias, *receive_bias; /* by lane: pressure added to what is left */
-    uint32_t *spread;    /* transfers by rotation of the receiver, the order of first offers */
-    uint32_t *next;      /* queue of ready transfers behind a source's window, + 1 */
+    uint32_t *spread; /* transfers by rotation of the receiver, the order of first offers */
+    uint32_t *next;   /* queue of ready transfers behind a source's window, + 1 */
     uint32_t *queue_head, *queue_tail, *open; /* by lane; open = entries in the heap */
     uint32_t inserted;
     bool is_directional;
-    uint32_t weight;     /* of pressure, in 1/16 events an item */
+    uint32_t weight; /* of pressure, in 1/16 events an item */
 };
 
-static bool entry_less(const struct entry *a, const struct entry *b)
-{
+static bool entry_less(const struct entry *a, const struct entry *b) {
     if (a->score != b->score) {
         return a->score < b->score;
     }
@@ -51,8 +50,7 @@ static bool entry_less(const struct entry *a, const struct entry *b)
     return a->transfer < b->transfer;
 }
 
-static void heap_down(struct greedy *g, uint32_t i)
-{
+static void heap_down(struct greedy *g, uint32_t i) {
     struct entry e = g->heap[i];
     for (;;) {
         uint32_t child = 2 * i + 1;
@@ -71,8 +69,7 @@ static void heap_down(struct greedy *g, uint32_t i)
     g->heap[i] = e;
 }
 
-static void heap_push(struct greedy *g, struct entry e)
-{
+static void heap_push(struct greedy *g, struct entry e) {
     uint32_t i = g->heap_len++;
     while (i > 0 && entry_less(&e, &g->heap[(i - 1) / 2])) {
         g->heap[i] = g->heap[(i - 1) / 2];
@@ -81,32 +78,29 @@ static void heap_push(struct greedy *g, struct entry e)
     g->heap[i] = e;
 }
 
-static void heap_drop_top(struct greedy *g)
-{
+static void heap_drop_top(struct greedy *g) {
     g->heap[0] = g->heap[--g->heap_len];
     if (g->heap_len > 1) {
         heap_down(g, 0);
     }
 }
 
-static uint32_t pressure_of(const struct greedy *g, const struct shape *s)
-{
+static uint32_t pressure_of(const struct greedy *g, const struct shape *s) {
     const struct problem *p = g->p;
     const struct lane *l = &p->lanes[s->lane];
-    uint32_t most = g->send_bias[s->lane] + l->send_left +
-        (g->is_directional ? 0 : l->receive_left);
+    uint32_t most =
+        g->send_bias[s->lane] + l->send_left + (g->is_directional ? 0 : l->receive_left);
     for (uint32_t i = 0; i < s->leg_count; i++) {
         uint16_t lane = p->legs[s->first_leg + i].lane;
         l = &p->lanes[lane];
-        uint32_t here = g->receive_bias[lane] + l->receive_left +
-            (g->is_directional ? 0 : l->send_left);
+        uint32_t here =
+            g->receive_bias[lane] + l->receive_left + (g->is_directional ? 0 : l->send_left);
         most = here > most ? here : most;
     }
     return most;
 }
 
-static struct entry make_entry(struct greedy *g, uint32_t t)
-{
+static struct entry make_entry(struct greedy *g, uint32_t t) {
     const struct shape *s = &g->p->shapes[t];
     g->offset[t] = lane_settle(g->p, t, g->offset[t]);
     g->keyed_at[t] = g->inserted;
@@ -115,8 +109,7 @@ static struct entry make_entry(struct greedy *g, uint32_t t)
     return (struct entry){start - (int64_t)g->weight * pressure, pressure, t};
 }
 
-static bool is_current(const struct greedy *g, uint32_t t)
-{
+static bool is_current(const struct greedy *g, uint32_t t) {
     const struct problem *p = g->p;
     const struct shape *s = &p->shapes[t];
     uint32_t at = g->keyed_at[t];
@@ -131,8 +124,7 @@ static bool is_current(const struct greedy *g, uint32_t t)
     return true;
 }
 
-static void mark_changed(struct greedy *g, uint32_t t)
-{
+static void mark_changed(struct greedy *g, uint32_t t) {
     struct problem *p = g->p;
     const struct shape *s = &p->shapes[t];
     g->inserted++;
@@ -145,8 +137,7 @@ static void mark_changed(struct greedy *g, uint32_t t)
 
 /* A source offers only `window` transfers at a time: every placement makes all entries of its two
  * ends stale, which for an all-to-all would cost the square of the degree. */
-static void make_ready(struct greedy *g, uint32_t t)
-{
+static void make_ready(struct greedy *g, uint32_t t) {
     uint16_t lane = g->p->shapes[t].lane;
     g->offset[t] = dependency_start(g->p, t);
     g->next[t] = 0;
@@ -161,8 +152,7 @@ static void make_ready(struct greedy *g, uint32_t t)
     }
 }
 
-static void refill(struct greedy *g, uint16_t lane)
-{
+static void refill(struct greedy *g, uint16_t lane) {
     g->open[lane]--;
     if (g->queue_head[lane] != 0) {
         uint32_t t = g->queue_head[lane] - 1;
@@ -172,13 +162,11 @@ static void refill(struct greedy *g, uint16_t lane)
     }
 }
 
-static uint32_t rotation(const struct exchange_transfer *t)
-{
+static uint32_t rotation(const struct exchange_transfer *t) {
     return (uint32_t)(t->dests[0].tile.n + TARGET_TILES - t->source.n) % TARGET_TILES;
 }
 
-static void index_successors(struct greedy *g)
-{
+static void index_successors(struct greedy *g) {
     const struct problem *p = g->p;
     g->succ_first = ARENA_ARRAY(p->a, uint32_t, (size_t)p->count + 2);
     g->succ = ARENA_ARRAY(p->a, uint32_t, p->dep_count);
@@ -193,8 +181,7 @@ static void index_successors(struct greedy *g)
     }
 }
 
-static void run(struct greedy *g, uint32_t *order)
-{
+static void run(struct greedy *g, uint32_t *order) {
     struct problem *p = g->p;
     lanes_reset(p);
     g->heap_len = 0;
@@ -230,8 +217,7 @@ static void run(struct greedy *g, uint32_t *order)
 
 /* Counting sort by how far the first receiver lies behind the source: neighbours in the list then
  * start with different receivers. */
-static void index_spread(struct greedy *g)
-{
+static void index_spread(struct greedy *g) {
     const struct problem *p = g->p;
     uint32_t *first = ARENA_ARRAY(p->a, uint32_t, TARGET_TILES + 1);
     for (uint32_t t = 0; t < p->count; t++) {
@@ -261,8 +247,7 @@ struct effort {
     uint32_t policies, rounds; /* rounds with bias after the policies */
 };
 
-static struct effort effort_of(const struct problem *p)
-{
+static struct effort effort_of(const struct problem *p) {
     uint32_t n = p->options->effort;
     if (n != 0) {
         return (struct effort){n < POLICIES ? n : POLICIES, n > POLICIES ? n - POLICIES : 0};
@@ -281,8 +266,7 @@ static struct effort effort_of(const struct problem *p)
 }
 
 /* Lanes that end in the last eighth get more weight, the later the more. */
-static void raise_bias(struct greedy *g)
-{
+static void raise_bias(struct greedy *g) {
     const struct problem *p = g->p;
     int32_t horizon = lanes_horizon(p);
     int32_t from = horizon - horizon / 8;
@@ -293,14 +277,12 @@ static void raise_bias(struct greedy *g)
     }
 }
 
-static void set_policy(struct greedy *g, uint32_t policy)
-{
+static void set_policy(struct greedy *g, uint32_t policy) {
     g->is_directional = policies[policy].is_directional;
     g->weight = policies[policy].weight;
 }
 
-static void make_greedy(struct greedy *g, struct problem *p)
-{
+static void make_greedy(struct greedy *g, struct problem *p) {
     *g = (struct greedy){
         .p = p,
         .window = p->count <= 32768 ? WINDOW_WIDE : WINDOW_NARROW,
@@ -319,8 +301,7 @@ static void make_greedy(struct greedy *g, struct problem *p)
     index_successors(g);
 }
 
-void order_choose(struct problem *p, uint32_t *order)
-{
+void order_choose(struct problem *p, uint32_t *order) {
     struct greedy g;
     make_greedy(&g, p);
     uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);

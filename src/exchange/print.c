@@ -8,8 +8,7 @@ static const char *const control_names[] = {"mux", "pair", "pointer", "format"};
 static const char *const form_names[] = {"point", "absolute", "paired"};
 
 /* Both controls of an instruction take effect at one event. */
-static void print_writes(const struct row_step *s, int32_t now, FILE *out)
-{
+static void print_writes(const struct row_step *s, int32_t now, FILE *out) {
     if (s->write_count > 0) {
         fprintf(out, "; at %d", now + s->writes[0].event);
     }
@@ -25,20 +24,24 @@ static void print_writes(const struct row_step *s, int32_t now, FILE *out)
     }
 }
 
-static void print_step(const struct exchange_row *row, uint32_t i, const struct row_step *s,
-    int32_t now, FILE *out)
-{
-    static const char *const names[] = {"delay", "write", "send", "sendoff", "sendpic",
-        "sendpicp", "put OUTGOING_BASE", "br $m10"};
+static void print_step(
+    const struct exchange_row *row, uint32_t i, const struct row_step *s, int32_t now, FILE *out) {
+    static const char *const names[] = {
+        "delay", "write", "send", "sendoff", "sendpic", "sendpicp", "put OUTGOING_BASE", "br $m10"};
     fprintf(out, "  %6d..%-6d %08" PRIx32, now, now + s->events, row->words[i]);
-    fprintf(out, s->words == 2 ? " %08" PRIx32 "  " : "           ",
+    fprintf(
+        out, s->words == 2 ? " %08" PRIx32 "  " : "           ",
         s->words == 2 ? row->words[i + 1] : 0);
     fprintf(out, "%s", names[s->op]);
     if (s->op == STEP_SEND || (s->op == STEP_SENDPICP && s->sctl != 0)) {
         fprintf(out, " 0x%x", s->item_addr * (s->sctl & 4 ? 8 : 4));
     }
     if (s->op != STEP_SENDPIC && s->sctl != 0) {
-        fprintf(out, " %s%s", (s->sctl & 3) == 3 ? "both" : s->sctl & 1 ? "east" : "west",
+        fprintf(
+            out, " %s%s",
+            (s->sctl & 3) == 3 ? "both"
+            : s->sctl & 1      ? "east"
+                               : "west",
             s->sctl & 4 ? " wide" : "");
     }
     if (s->op == STEP_BASE) {
@@ -48,12 +51,11 @@ static void print_step(const struct exchange_row *row, uint32_t i, const struct 
     fprintf(out, "\n");
 }
 
-static void print_row(const struct exchange_row *row, FILE *out)
-{
+static void print_row(const struct exchange_row *row, FILE *out) {
     struct physical_tile p = target_physical(row->tile);
-    fprintf(out, "tile %u (physical %u: row %d column %d sub %d): %u words, horizon %u",
-        row->tile.n, p.n, target_row(p), target_column(p), target_sub(p), row->word_count,
-        row->horizon);
+    fprintf(
+        out, "tile %u (physical %u: row %d column %d sub %d): %u words, horizon %u", row->tile.n,
+        p.n, target_row(p), target_column(p), target_sub(p), row->word_count, row->horizon);
     if (row->incoming_base != 0) {
         fprintf(out, ", base 0x%x", row->incoming_base);
     }
@@ -71,15 +73,17 @@ static void print_row(const struct exchange_row *row, FILE *out)
     }
 }
 
-int exchange_print_phase(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_phase *phase, FILE *out)
-{
-    fprintf(out, "phase: %u transfers, %u rows, horizon %u, bound %u, largest row %u bytes\n",
-        count, phase->row_count, phase->horizon, phase->lower_bound, phase->max_row_bytes);
+int exchange_print_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_phase *phase,
+    FILE *out) {
+    fprintf(
+        out, "phase: %u transfers, %u rows, horizon %u, bound %u, largest row %u bytes\n", count,
+        phase->row_count, phase->horizon, phase->lower_bound, phase->max_row_bytes);
     for (uint32_t i = 0; i < count; i++) {
         const struct exchange_transfer *t = &transfers[i];
         const struct exchange_placed *at = &phase->placed[i];
-        fprintf(out, "transfer %u %s: %u words, tile %u 0x%x, offset %u, send %d..%d ->", i,
+        fprintf(
+            out, "transfer %u %s: %u words, tile %u 0x%x, offset %u, send %d..%d ->", i,
             form_names[phase->forms[i]], t->words, t->source.n, t->source_addr, at->offset,
             at->send_start, at->send_end);
         for (uint32_t k = 0; k < t->dest_count; k++) {

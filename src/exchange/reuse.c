@@ -11,14 +11,15 @@
 #define FREE_SOURCE TARGET_MEM_BASE
 #define FREE_DEST   (TARGET_MEM_BASE + 0x20000u)
 
-_Static_assert(FREE_DEST + 8 * EXCHANGE_MAX_ITEMS <= TARGET_MEM_END &&
+_Static_assert(
+    FREE_DEST + 8 * EXCHANGE_MAX_ITEMS <= TARGET_MEM_END &&
         FREE_SOURCE + 8 * EXCHANGE_MAX_ITEMS <= FREE_DEST && FREE_SOURCE % 8 == 0,
     "the constant addresses are legal for every transfer");
 
-int exchange_structure(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_dependency *dependencies, uint32_t dependency_count,
-    struct digest *ret, struct err *err)
-{
+int exchange_structure(
+    const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_dependency *dependencies, uint32_t dependency_count, struct digest *ret,
+    struct err *err) {
     struct digest_ctx *ctx = digest_new();
     if (ctx == NULL) {
         return err_set(err, ERR_NOMEM, "no memory to hash a phase");
@@ -44,9 +45,8 @@ int exchange_structure(const struct exchange_transfer *transfers, uint32_t count
     return 0;
 }
 
-static struct exchange_transfer *without_addresses(
-    const struct exchange_transfer *transfers, uint32_t count, struct arena *a)
-{
+static struct exchange_transfer *
+without_addresses(const struct exchange_transfer *transfers, uint32_t count, struct arena *a) {
     size_t legs = 0;
     for (uint32_t i = 0; i < count; i++) {
         legs += transfers[i].dest_count;
@@ -63,12 +63,13 @@ static struct exchange_transfer *without_addresses(
     return bare;
 }
 
-int exchange_order_search(const struct exchange_transfer *transfers, uint32_t count,
+int exchange_order_search(
+    const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_dependency *dependencies, uint32_t dependency_count, struct arena *a,
-    struct exchange_order *ret, struct err *err)
-{
+    struct exchange_order *ret, struct err *err) {
     struct arena_mark mark = arena_mark(a);
-    struct exchange_options options = {.ignore_elements = true,
+    struct exchange_options options = {
+        .ignore_elements = true,
         .given_dependencies = true,
         .dependencies = dependencies,
         .dependency_count = dependency_count};
@@ -85,20 +86,19 @@ int exchange_order_search(const struct exchange_transfer *transfers, uint32_t co
 }
 
 /* Whether a phase that was placed in a free order may stand. */
-static bool is_short(const struct exchange_phase *phase, const struct exchange_order *order)
-{
+static bool is_short(const struct exchange_phase *phase, const struct exchange_order *order) {
     return (uint64_t)phase->horizon * EXCHANGE_REUSE_DENOMINATOR <=
-        (uint64_t)order->horizon * EXCHANGE_REUSE_NUMERATOR;
+           (uint64_t)order->horizon * EXCHANGE_REUSE_NUMERATOR;
 }
 
 /* The order of a structure, from the store or by a search, which is then kept. */
-static int get_order(const struct exchange_transfer *transfers, uint32_t count,
+static int get_order(
+    const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_options *options, const struct exchange_orders *known, struct arena *a,
-    struct exchange_order *ret, bool *ret_is_stored, struct err *err)
-{
+    struct exchange_order *ret, bool *ret_is_stored, struct err *err) {
     struct digest structure;
-    int rc = exchange_structure(transfers, count, options->dependencies,
-        options->dependency_count, &structure, err);
+    int rc = exchange_structure(
+        transfers, count, options->dependencies, options->dependency_count, &structure, err);
     if (rc != 0) {
         return rc;
     }
@@ -107,18 +107,18 @@ static int get_order(const struct exchange_transfer *transfers, uint32_t count,
         known->find(known->arg, &structure, ret, ret_is_stored)) {
         return 0;
     }
-    rc = exchange_order_search(transfers, count, options->dependencies, options->dependency_count,
-        a, ret, err);
+    rc = exchange_order_search(
+        transfers, count, options->dependencies, options->dependency_count, a, ret, err);
     if (rc == 0 && known != NULL && known->keep != NULL) {
         known->keep(known->arg, &structure, ret);
     }
     return rc;
 }
 
-int exchange_reuse_phase(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_orders *known, struct arena *a, struct exchange_phase *ret,
-    enum exchange_origin *ret_origin, struct err *err)
-{
+int exchange_reuse_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_orders *known,
+    struct arena *a, struct exchange_phase *ret, enum exchange_origin *ret_origin,
+    struct err *err) {
     struct exchange_options options = {.given_dependencies = true};
     struct exchange_dependency *dependencies;
     exchange_dependencies(transfers, count, a, &dependencies, &options.dependency_count);

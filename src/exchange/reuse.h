@@ -27,7 +27,7 @@
 #define EXCHANGE_REUSE_DENOMINATOR 4
 
 struct exchange_order {
-    uint32_t *order;  /* a permutation of 0 .. count - 1 */
+    uint32_t *order; /* a permutation of 0 .. count - 1 */
     uint32_t count;
     uint32_t horizon; /* of the problem without addresses */
 };
@@ -35,28 +35,28 @@ struct exchange_order {
 struct exchange_orders { /* where orders are known from; either function may be NULL */
     /* Fills order[0 .. count - 1] and horizon of an order of that count. False: not known.
      * *ret_is_stored tells whether an earlier compile made it. */
-    bool (*find)(void *arg, const struct digest *structure, struct exchange_order *ret,
-        bool *ret_is_stored);
+    bool (*find)(
+        void *arg, const struct digest *structure, struct exchange_order *ret, bool *ret_is_stored);
     /* Borrowed for the call. */
-    void (*keep)(
-        void *arg, const struct digest *structure, const struct exchange_order *order);
+    void (*keep)(void *arg, const struct digest *structure, const struct exchange_order *order);
     void *arg;
 };
 
-enum exchange_origin { /* of the order of a phase */
-    EXCHANGE_SCHEDULED, /* this compile made it, for this phase or an equal one before */
-    EXCHANGE_REPLAYED,  /* an earlier compile made it */
-    EXCHANGE_REFUSED,   /* the addresses refused it: searched with them */
+enum exchange_origin {                     /* of the order of a phase */
+                       EXCHANGE_SCHEDULED, /* this compile made it, for this phase or an equal one before */
+                       EXCHANGE_REPLAYED, /* an earlier compile made it */
+                       EXCHANGE_REFUSED,  /* the addresses refused it: searched with them */
 };
 
 /* exchange_schedule_phase() with default options, by way of an order without addresses. known may
  * be NULL. */
-int exchange_reuse_phase(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_orders *known, struct arena *a, struct exchange_phase *ret,
-    enum exchange_origin *ret_origin, struct err *err);
+int exchange_reuse_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_orders *known,
+    struct arena *a, struct exchange_phase *ret, enum exchange_origin *ret_origin, struct err *err);
 
 /* The search without addresses; order->order has room for count. Uses the arena and rewinds it. */
-int exchange_order_search(const struct exchange_transfer *transfers, uint32_t count,
+int exchange_order_search(
+    const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_dependency *dependencies, uint32_t dependency_count, struct arena *a,
     struct exchange_order *ret, struct err *err);
 

@@ -12,11 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDE_LEAST 128      /* words of a transfer that try_paired may widen */
+#define WIDE_LEAST 128       /* words of a transfer that try_paired may widen */
 #define MAX_EVENTS (1 << 28) /* per lane; offsets stay far from overflow */
 
-static const struct leg *leg_on(const struct problem *p, uint32_t t, uint16_t lane)
-{
+static const struct leg *leg_on(const struct problem *p, uint32_t t, uint16_t lane) {
     const struct shape *s = &p->shapes[t];
     for (uint32_t i = 0; i < s->leg_count; i++) {
         if (p->legs[s->first_leg + i].lane == lane) {
@@ -26,8 +25,7 @@ static const struct leg *leg_on(const struct problem *p, uint32_t t, uint16_t la
     return NULL;
 }
 
-static int32_t completion(const struct problem *p, uint32_t t)
-{
+static int32_t completion(const struct problem *p, uint32_t t) {
     const struct shape *s = &p->shapes[t];
     int32_t end = p->placed[t].send_end;
     for (uint32_t i = 0; i < s->leg_count; i++) {
@@ -38,8 +36,7 @@ static int32_t completion(const struct problem *p, uint32_t t)
 }
 
 /* Least offset that one dependency leaves, in the events of the tile where the bytes overlap. */
-static int32_t dependency_offset(const struct problem *p, const struct exchange_dependency *d)
-{
+static int32_t dependency_offset(const struct problem *p, const struct exchange_dependency *d) {
     if (p->options->plain) {
         return completion(p, d->before);
     }
@@ -49,7 +46,7 @@ static int32_t dependency_offset(const struct problem *p, const struct exchange_
     int32_t end = p->placed[d->before].send_end;
     if (d->kind != EXCHANGE_WRITE_AFTER_READ) {
         end = (int32_t)p->placed[d->before].offset + leg_on(p, d->before, lane)->arrival +
-            before->items;
+              before->items;
     }
     if (d->kind == EXCHANGE_READ_AFTER_WRITE) {
         return end + ROW_TAIL - after->send_start;
@@ -57,8 +54,7 @@ static int32_t dependency_offset(const struct problem *p, const struct exchange_
     return end - leg_on(p, d->after, lane)->arrival;
 }
 
-int32_t dependency_start(const struct problem *p, uint32_t t)
-{
+int32_t dependency_start(const struct problem *p, uint32_t t) {
     int32_t start = (int32_t)p->transfers[t].requested;
     for (uint32_t i = p->dep_first[t]; i < p->dep_first[t + 1]; i++) {
         int32_t at = dependency_offset(p, &p->deps[i]);
@@ -67,8 +63,7 @@ int32_t dependency_start(const struct problem *p, uint32_t t)
     return start;
 }
 
-int32_t lane_settle(const struct problem *p, uint32_t t, int32_t o)
-{
+int32_t lane_settle(const struct problem *p, uint32_t t, int32_t o) {
     for (;;) {
         o = lane_search(p, t, o);
         if (p->options->ignore_elements) {
@@ -86,8 +81,7 @@ int32_t lane_settle(const struct problem *p, uint32_t t, int32_t o)
 
 /* Lanes that an insertion changes: the source, its partner, the receivers; without repeats,
  * because undoing one twice would bring back a half-made state. */
-static uint32_t touched_lanes(const struct problem *p, uint32_t t, uint16_t *ret)
-{
+static uint32_t touched_lanes(const struct problem *p, uint32_t t, uint16_t *ret) {
     const struct shape *s = &p->shapes[t];
     uint32_t n = 0;
     ret[n++] = s->lane;
@@ -103,16 +97,14 @@ static uint32_t touched_lanes(const struct problem *p, uint32_t t, uint16_t *ret
     return n;
 }
 
-static void lane_save(struct problem *p, struct lane *l, struct lane *copy)
-{
+static void lane_save(struct problem *p, struct lane *l, struct lane *copy) {
     *copy = *l;
     copy->sends.data = arena_memdup(p->a, l->sends.data, l->sends.len * sizeof *l->sends.data);
     copy->controls.data =
         arena_memdup(p->a, l->controls.data, l->controls.len * sizeof *l->controls.data);
 }
 
-static void lane_restore(struct lane *l, const struct lane *copy)
-{
+static void lane_restore(struct lane *l, const struct lane *copy) {
     struct lane now = *l;
     *l = *copy;
     l->sends.data = now.sends.data;
@@ -121,14 +113,14 @@ static void lane_restore(struct lane *l, const struct lane *copy)
         memcpy(l->sends.data, copy->sends.data, copy->sends.len * sizeof *copy->sends.data);
     }
     if (copy->controls.len > 0) {
-        memcpy(l->controls.data, copy->controls.data,
+        memcpy(
+            l->controls.data, copy->controls.data,
             copy->controls.len * sizeof *copy->controls.data);
     }
 }
 
 /* Inserts and keeps it if every row involved can still be encoded. */
-static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
-{
+static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset) {
     uint16_t touched[TARGET_TILES + 2];
     uint32_t n = touched_lanes(p, t, touched);
     for (uint32_t i = 0; i < n; i++) { /* after this nothing below allocates but the copies */
@@ -146,10 +138,10 @@ static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
     bool fits = true;
     for (uint32_t i = 0; i < n && fits; i++) {
         const struct shape *s = &p->shapes[t];
-        bool only_lends = touched[i] == s->partner && s->partner != s->lane &&
-            leg_on(p, t, s->partner) == NULL;
-        fits = only_lends ||
-            exchange_row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
+        bool only_lends =
+            touched[i] == s->partner && s->partner != s->lane && leg_on(p, t, s->partner) == NULL;
+        fits =
+            only_lends || exchange_row_encode(&p->lanes[touched[i]], p->options->plain, NULL, NULL);
     }
     for (uint32_t i = 0; i < n && !fits; i++) {
         lane_restore(&p->lanes[touched[i]], &copies[i]);
@@ -158,8 +150,7 @@ static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset)
     return fits;
 }
 
-static void place_transfer(struct problem *p, uint32_t t, int32_t from)
-{
+static void place_transfer(struct problem *p, uint32_t t, int32_t from) {
     int32_t o = lane_settle(p, t, from);
     if (!p->try_rows) {
         lane_insert(p, t, o);
@@ -172,9 +163,9 @@ static void place_transfer(struct problem *p, uint32_t t, int32_t from)
 
 /* ---- the problem -------------------------------------------------------------------------- */
 
-static int check_all(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_options *options, struct err *err)
-{
+static int check_all(
+    const struct exchange_transfer *transfers, uint32_t count,
+    const struct exchange_options *options, struct err *err) {
     for (uint32_t i = 0; i < count; i++) {
         const struct exchange_transfer *t = &transfers[i];
         int rc = exchange_check(t, err);
@@ -185,22 +176,23 @@ static int check_all(const struct exchange_transfer *transfers, uint32_t count,
         for (uint32_t k = 0; k < t->dest_count && !options->ignore_elements; k++) {
             if (t->dests[k].tile.n == t->source.n &&
                 (element_mask(t->dests[k].addr, 4 * t->words) &
-                    element_mask(t->source_addr, 4 * t->words)) != 0) {
-                return err_set(err, ERR_SCHEDULE,
+                 element_mask(t->source_addr, 4 * t->words)) != 0) {
+                return err_set(
+                    err, ERR_SCHEDULE,
                     "transfer %u: tile %u sends to itself inside one memory element", i,
                     t->source.n);
             }
         }
         if (t->requested > MAX_EVENTS) {
-            return err_set(err, ERR_SCHEDULE, "transfer %u: offset %u, at most %d", i,
-                t->requested, MAX_EVENTS);
+            return err_set(
+                err, ERR_SCHEDULE, "transfer %u: offset %u, at most %d", i, t->requested,
+                MAX_EVENTS);
         }
     }
     return 0;
 }
 
-static void make_lanes(struct problem *p)
-{
+static void make_lanes(struct problem *p) {
     p->lane_of = ARENA_ARRAY(p->a, uint16_t, TARGET_TILES);
     uint32_t *receives = ARENA_ARRAY(p->a, uint32_t, TARGET_TILES);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -231,8 +223,7 @@ static void make_lanes(struct problem *p)
 }
 
 /* A tile that receives one message in point form gets its address from INCOMING_BASE (5.7). */
-static void set_bases(struct problem *p)
-{
+static void set_bases(struct problem *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         const struct exchange_transfer *t = &p->transfers[i];
         struct lane *l = &p->lanes[p->lane_of[t->dests[0].tile.n]];
@@ -242,8 +233,7 @@ static void set_bases(struct problem *p)
     }
 }
 
-static void index_dependencies(struct problem *p)
-{
+static void index_dependencies(struct problem *p) {
     if (p->options->given_dependencies) {
         p->deps = p->options->dependencies;
         p->dep_count = p->options->dependency_count;
@@ -264,15 +254,13 @@ static void index_dependencies(struct problem *p)
 
 /* Whether an ordinary transfer may be widened: legal as a pair, and long enough to be a form that
  * has run on hardware (fact sheet 9). */
-static bool can_widen(const struct exchange_transfer *t)
-{
+static bool can_widen(const struct exchange_transfer *t) {
     struct exchange_transfer wide = *t;
     wide.form = EXCHANGE_PAIRED;
     return t->words >= WIDE_LEAST && exchange_check(&wide, NULL) == 0;
 }
 
-static int problem_make(struct problem *p, bool all_paired, struct err *err)
-{
+static int problem_make(struct problem *p, bool all_paired, struct err *err) {
     size_t legs = 0;
     p->shapes = ARENA_ARRAY(p->a, struct shape, p->count);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -296,15 +284,15 @@ static int problem_make(struct problem *p, bool all_paired, struct err *err)
         events += (uint64_t)p->shapes[i].items + 256;
     }
     if (events > MAX_EVENTS) {
-        return err_set(err, ERR_SCHEDULE, "%u transfers need up to %llu events, at most %d",
-            p->count, (unsigned long long)events, MAX_EVENTS);
+        return err_set(
+            err, ERR_SCHEDULE, "%u transfers need up to %llu events, at most %d", p->count,
+            (unsigned long long)events, MAX_EVENTS);
     }
     lanes_reset(p);
     return 0;
 }
 
-static uint32_t busiest_endpoint(const struct problem *p)
-{
+static uint32_t busiest_endpoint(const struct problem *p) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < p->lane_count; i++) {
         most = p->lanes[i].send_left > most ? p->lanes[i].send_left : most;
@@ -313,16 +301,14 @@ static uint32_t busiest_endpoint(const struct problem *p)
     return most;
 }
 
-static int32_t larger(int32_t a, int32_t b)
-{
+static int32_t larger(int32_t a, int32_t b) {
     return a > b ? a : b;
 }
 
 /* What each transfer needs when nothing but its predecessors is in its way, and what each lane
  * needs when it is never idle after its earliest start. Uses `placed` as scratch: list order is
  * an order of the dependencies. */
-static int32_t latency_bound(struct problem *p)
-{
+static int32_t latency_bound(struct problem *p) {
     int32_t bound = 0;
     int32_t *first_send = ARENA_ARRAY(p->a, int32_t, p->lane_count);
     int32_t *first_arrival = ARENA_ARRAY(p->a, int32_t, p->lane_count);
@@ -332,8 +318,8 @@ static int32_t latency_bound(struct problem *p)
         const struct shape *s = &p->shapes[t];
         int32_t o = dependency_start(p, t);
         int32_t start = o + s->send_start;
-        p->placed[t] = (struct exchange_placed){(uint32_t)o, start, start + s->items,
-            o + s->send_length};
+        p->placed[t] =
+            (struct exchange_placed){(uint32_t)o, start, start + s->items, o + s->send_length};
         first_send[s->lane] = start < first_send[s->lane] ? start : first_send[s->lane];
         bound = larger(bound, o + s->send_length);
         for (uint32_t i = 0; i < s->leg_count; i++) {
@@ -357,19 +343,19 @@ static int32_t latency_bound(struct problem *p)
 
 /* ---- placement ---------------------------------------------------------------------------- */
 
-static int check_order(const struct problem *p, const uint32_t *order, struct err *err)
-{
+static int check_order(const struct problem *p, const uint32_t *order, struct err *err) {
     uint32_t *place = ARENA_ARRAY(p->a, uint32_t, p->count); /* place + 1 */
     for (uint32_t i = 0; i < p->count; i++) {
         if (order[i] >= p->count || place[order[i]] != 0) {
-            return err_set(err, ERR_SCHEDULE, "order is not a permutation of %u transfers",
-                p->count);
+            return err_set(
+                err, ERR_SCHEDULE, "order is not a permutation of %u transfers", p->count);
         }
         place[order[i]] = i + 1;
     }
     for (uint32_t i = 0; i < p->dep_count; i++) {
         if (place[p->deps[i].before] > place[p->deps[i].after]) {
-            return err_set(err, ERR_SCHEDULE,
+            return err_set(
+                err, ERR_SCHEDULE,
                 "order places transfer %u before transfer %u, whose bytes it needs in tile %u",
                 p->deps[i].after, p->deps[i].before, p->deps[i].tile.n);
         }
@@ -377,21 +363,19 @@ static int check_order(const struct problem *p, const uint32_t *order, struct er
     return 0;
 }
 
-static void place_in_order(struct problem *p, const uint32_t *order)
-{
+static void place_in_order(struct problem *p, const uint32_t *order) {
     lanes_reset(p);
     uint32_t next_switch = 0;
     for (uint32_t i = 0; i < p->count; i++) {
         place_transfer(p, order[i], dependency_start(p, order[i]));
         while (next_switch < p->options->switch_count &&
-            p->switches[next_switch].after == order[i]) {
+               p->switches[next_switch].after == order[i]) {
             lane_switch(p, &p->switches[next_switch++]);
         }
     }
 }
 
-static bool all_encodable(const struct problem *p)
-{
+static bool all_encodable(const struct problem *p) {
     for (uint32_t i = 0; i < p->lane_count; i++) {
         if (!exchange_row_encode(&p->lanes[i], p->options->plain, NULL, NULL)) {
             return false;
@@ -400,8 +384,7 @@ static bool all_encodable(const struct problem *p)
     return true;
 }
 
-int32_t lanes_horizon(const struct problem *p)
-{
+int32_t lanes_horizon(const struct problem *p) {
     int32_t most = 0;
     for (uint32_t i = 0; i < p->lane_count; i++) {
         most = p->lanes[i].horizon > most ? p->lanes[i].horizon : most;
@@ -409,8 +392,7 @@ int32_t lanes_horizon(const struct problem *p)
     return most;
 }
 
-static void place_all(struct problem *p, const uint32_t *order)
-{
+static void place_all(struct problem *p, const uint32_t *order) {
     p->try_rows = p->options->always_trial;
     place_in_order(p, order);
     if (!p->try_rows && !all_encodable(p)) {
@@ -421,13 +403,13 @@ static void place_all(struct problem *p, const uint32_t *order)
 
 /* ---- result ------------------------------------------------------------------------------- */
 
-static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *err)
-{
+static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *err) {
     ret->rows = ARENA_ARRAY(p->a, struct exchange_row, p->lane_count);
     for (uint32_t i = 0; i < p->lane_count; i++) {
         struct exchange_row *row = &ret->rows[i];
         if (!exchange_row_encode(&p->lanes[i], p->options->plain, p->a, row)) {
-            return err_set(err, ERR_SCHEDULE, "row of tile %u cannot be aligned",
+            return err_set(
+                err, ERR_SCHEDULE, "row of tile %u cannot be aligned",
                 target_logical(p->lanes[i].tile).n);
         }
         uint32_t bytes = 4 * row->word_count;
@@ -448,9 +430,8 @@ static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *
     return 0;
 }
 
-static int schedule_one(struct problem *p, bool all_paired, struct exchange_phase *ret,
-    struct err *err)
-{
+static int
+schedule_one(struct problem *p, bool all_paired, struct exchange_phase *ret, struct err *err) {
     int rc = problem_make(p, all_paired, err);
     if (rc != 0) {
         return rc;
@@ -460,8 +441,8 @@ static int schedule_one(struct problem *p, bool all_paired, struct exchange_phas
     p->latency_bound = latency_bound(p);
     ret->latency_bound = (uint32_t)p->latency_bound;
     if (p->options->switch_count > 0) {
-        p->switches = arena_memdup(p->a, p->options->switches,
-            p->options->switch_count * sizeof *p->options->switches);
+        p->switches = arena_memdup(
+            p->a, p->options->switches, p->options->switch_count * sizeof *p->options->switches);
     }
     ret->order = ARENA_ARRAY(p->a, uint32_t, p->count);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -479,19 +460,18 @@ static int schedule_one(struct problem *p, bool all_paired, struct exchange_phas
     return make_rows(p, ret, err);
 }
 
-static int check_switches(const struct exchange_options *o, uint32_t count, struct err *err)
-{
+static int check_switches(const struct exchange_options *o, uint32_t count, struct err *err) {
     for (uint32_t i = 0; i < o->switch_count; i++) {
         if (o->switches[i].after >= count || o->switches[i].reg > 15) {
-            return err_set(err, ERR_SCHEDULE, "base write %u after transfer %u from $m%u", i,
+            return err_set(
+                err, ERR_SCHEDULE, "base write %u after transfer %u from $m%u", i,
                 o->switches[i].after, o->switches[i].reg);
         }
     }
     return 0;
 }
 
-static bool any_widens(const struct exchange_transfer *transfers, uint32_t count)
-{
+static bool any_widens(const struct exchange_transfer *transfers, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (transfers[i].form != EXCHANGE_PAIRED && can_widen(&transfers[i])) {
             return true;
@@ -500,10 +480,10 @@ static bool any_widens(const struct exchange_transfer *transfers, uint32_t count
     return false;
 }
 
-int exchange_schedule_phase(const struct exchange_transfer *transfers, uint32_t count,
+int exchange_schedule_phase(
+    const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_options *options, struct arena *a, struct exchange_phase *ret,
-    struct err *err)
-{
+    struct err *err) {
     static const struct exchange_options none = {0};
     options = options != NULL ? options : &none;
     int rc = check_all(transfers, count, options, err);

@@ -14,7 +14,7 @@
 
 struct select { /* state of a multiplexer from an event on */
     int32_t event;
-    uint16_t source;    /* physical; TARGET_MUX_IDLE = none */
+    uint16_t source; /* physical; TARGET_MUX_IDLE = none */
     bool is_paired;
 };
 
@@ -50,8 +50,8 @@ struct verifier {
     unsigned faults;
 };
 
-__attribute__((format(printf, 2, 3))) static void fault(struct verifier *v, const char *format, ...)
-{
+__attribute__((format(printf, 2, 3))) static void
+fault(struct verifier *v, const char *format, ...) {
     if (v->faults++ == 0 && v->err != NULL) {
         va_list args;
         char text[400];
@@ -62,25 +62,21 @@ __attribute__((format(printf, 2, 3))) static void fault(struct verifier *v, cons
     }
 }
 
-static struct physical_tile phys(uint32_t n)
-{
+static struct physical_tile phys(uint32_t n) {
     return (struct physical_tile){(uint16_t)n};
 }
 
-static uint32_t logical(uint32_t physical)
-{
+static uint32_t logical(uint32_t physical) {
     return target_logical(phys(physical)).n;
 }
 
-static bool is_wide(const struct verifier *v, uint32_t t)
-{
+static bool is_wide(const struct verifier *v, uint32_t t) {
     return v->phase->forms[t] == EXCHANGE_PAIRED;
 }
 
 /* ---- what the transfers ask for ----------------------------------------------------------- */
 
-static int expect_order(const void *x, const void *y)
-{
+static int expect_order(const void *x, const void *y) {
     const struct expect *a = x;
     const struct expect *b = y;
     if (a->arrival != b->arrival) {
@@ -89,8 +85,7 @@ static int expect_order(const void *x, const void *y)
     return (a->transfer > b->transfer) - (a->transfer < b->transfer);
 }
 
-static int send_order(const void *x, const void *y)
-{
+static int send_order(const void *x, const void *y) {
     const struct own_send *a = x;
     const struct own_send *b = y;
     if (a->start != b->start) {
@@ -99,8 +94,7 @@ static int send_order(const void *x, const void *y)
     return (a->transfer > b->transfer) - (a->transfer < b->transfer);
 }
 
-static void expect_transfer(struct verifier *v, uint32_t i)
-{
+static void expect_transfer(struct verifier *v, uint32_t i) {
     const struct exchange_transfer *t = &v->transfers[i];
     int32_t start = v->phase->placed[i].send_start;
     bool wide = is_wide(v, i);
@@ -123,13 +117,12 @@ static void expect_transfer(struct verifier *v, uint32_t i)
         }
         int32_t arrival = start + 1 + time + target_arrival_delay(d);
         v->tiles[d.n].is_active = true;
-        vec_push(v->a, &v->tiles[d.n].expects,
-            (struct expect){arrival, items, t->dests[k].addr, i});
+        vec_push(
+            v->a, &v->tiles[d.n].expects, (struct expect){arrival, items, t->dests[k].addr, i});
     }
 }
 
-static int make_views(struct verifier *v)
-{
+static int make_views(struct verifier *v) {
     for (uint32_t i = 0; i < v->count; i++) {
         struct exchange_transfer t = v->transfers[i];
         t.form = v->phase->forms[i];
@@ -154,8 +147,7 @@ static int make_views(struct verifier *v)
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-static void read_rows(struct verifier *v)
-{
+static void read_rows(struct verifier *v) {
     uint32_t horizon = 0;
     for (uint32_t i = 0; i < v->phase->row_count; i++) {
         const struct exchange_row *row = &v->phase->rows[i];
@@ -174,7 +166,8 @@ static void read_rows(struct verifier *v)
         if (exchange_row_decode(row, v->a, &t->row, &err) != 0) {
             fault(v, "%s", err.text);
         } else if ((uint32_t)t->row.horizon != row->horizon) {
-            fault(v, "tile %u: row takes %d events, not %u", row->tile.n, t->row.horizon,
+            fault(
+                v, "tile %u: row takes %d events, not %u", row->tile.n, t->row.horizon,
                 row->horizon);
         }
         horizon = row->horizon > horizon ? row->horizon : horizon;
@@ -184,15 +177,15 @@ static void read_rows(struct verifier *v)
     }
     for (uint32_t n = 0; n < TARGET_TILES; n++) {
         if (v->tiles[n].is_active != v->tiles[n].has_row) {
-            fault(v, "tile %u %s", logical(n),
+            fault(
+                v, "tile %u %s", logical(n),
                 v->tiles[n].has_row ? "has a row but no part in the phase" : "has no row");
         }
     }
 }
 
 /* Formats are 0, 1 and 2, and the next row begins with 0. */
-static void check_formats(struct verifier *v, uint32_t n)
-{
+static void check_formats(struct verifier *v, uint32_t n) {
     const struct tile_view *t = &v->tiles[n];
     uint32_t format = 0;
     for (size_t i = 0; i < t->row.writes.len; i++) {
@@ -209,16 +202,14 @@ static void check_formats(struct verifier *v, uint32_t n)
     }
 }
 
-static int select_order(const void *x, const void *y)
-{
+static int select_order(const void *x, const void *y) {
     const struct select *a = x;
     const struct select *b = y;
     return (a->event > b->event) - (a->event < b->event);
 }
 
 /* A paired selection moves the writer's multiplexer at once, its partner's one event later. */
-static void read_selects(struct verifier *v, uint32_t n)
-{
+static void read_selects(struct verifier *v, uint32_t n) {
     struct tile_view *own = &v->tiles[n];
     struct tile_view *other = &v->tiles[n ^ 2];
     for (size_t i = 0; i < own->row.writes.len; i++) {
@@ -232,14 +223,14 @@ static void read_selects(struct verifier *v, uint32_t n)
             continue;
         }
         if (w->kind == CONTROL_MUX) {
-            vec_push(v->a, &own->selects,
-                (struct select){w->event, (uint16_t)w->value, false});
+            vec_push(v->a, &own->selects, (struct select){w->event, (uint16_t)w->value, false});
             continue;
         }
         uint32_t source = is_idle ? w->value : w->value ^ (n & 2);
         if (!is_idle && target_route_time(phys(source), phys(n)) >
-                target_route_time(phys(source), phys(n ^ 2))) {
-            fault(v, "tile %u: paired selection of %u at event %d by the late member", logical(n),
+                            target_route_time(phys(source), phys(n ^ 2))) {
+            fault(
+                v, "tile %u: paired selection of %u at event %d by the late member", logical(n),
                 source, w->event);
         }
         vec_push(v->a, &own->selects, (struct select){w->event, (uint16_t)source, true});
@@ -247,8 +238,7 @@ static void read_selects(struct verifier *v, uint32_t n)
     }
 }
 
-static void sort_selects(struct verifier *v, uint32_t n)
-{
+static void sort_selects(struct verifier *v, uint32_t n) {
     struct tile_view *t = &v->tiles[n];
     if (t->selects.len == 0) {
         return;
@@ -260,7 +250,8 @@ static void sort_selects(struct verifier *v, uint32_t n)
         }
     }
     if (t->selects.data[t->selects.len - 1].source != TARGET_MUX_IDLE) {
-        fault(v, "tile %u: the row ends with the multiplexer on %u", logical(n),
+        fault(
+            v, "tile %u: the row ends with the multiplexer on %u", logical(n),
             t->selects.data[t->selects.len - 1].source);
     }
 }
@@ -268,19 +259,17 @@ static void sort_selects(struct verifier *v, uint32_t n)
 /* ---- sends -------------------------------------------------------------------------------- */
 
 /* Directions that the receivers of a transfer need. */
-static unsigned directions_of(const struct exchange_transfer *t)
-{
+static unsigned directions_of(const struct exchange_transfer *t) {
     unsigned bits = 0;
     for (uint32_t k = 0; k < t->dest_count; k++) {
-        bits |= (unsigned)target_route_direction(target_physical(t->source),
-            target_physical(t->dests[k].tile));
+        bits |= (unsigned)target_route_direction(
+            target_physical(t->source), target_physical(t->dests[k].tile));
     }
     return bits;
 }
 
 /* Decoded sends must cover the own sends exactly, in order; nothing may run beside them. */
-static void check_sends(struct verifier *v, uint32_t n)
-{
+static void check_sends(struct verifier *v, uint32_t n) {
     const struct tile_view *t = &v->tiles[n];
     size_t at = 0;
     int32_t busy = 0;
@@ -291,17 +280,19 @@ static void check_sends(struct verifier *v, uint32_t n)
         uint32_t addr = x->source_addr / (wide ? 8 : 4);
         unsigned need = directions_of(x) | (wide ? 4u : 0u);
         if (s->start < busy) {
-            fault(v, "tile %u: transfer %u sends at %d on a lane busy to %d", logical(n),
-                s->transfer, s->start, busy);
+            fault(
+                v, "tile %u: transfer %u sends at %d on a lane busy to %d", logical(n), s->transfer,
+                s->start, busy);
         }
         busy = s->end > busy ? s->end : busy;
         int32_t now = s->start;
         while (!s->is_loan && now < s->end) {
             const struct row_send *r = at < t->row.sends.len ? &t->row.sends.data[at] : NULL;
             if (r == NULL || r->start != now || r->end > s->end ||
-                r->item_addr != addr + (uint32_t)(now - s->start) ||
-                (r->sctl & 4) != (need & 4) || (r->sctl & need) != need) {
-                fault(v, "tile %u: transfer %u is not sent at event %d", logical(n), s->transfer,
+                r->item_addr != addr + (uint32_t)(now - s->start) || (r->sctl & 4) != (need & 4) ||
+                (r->sctl & need) != need) {
+                fault(
+                    v, "tile %u: transfer %u is not sent at event %d", logical(n), s->transfer,
                     now);
                 break;
             }
@@ -310,7 +301,8 @@ static void check_sends(struct verifier *v, uint32_t n)
         }
     }
     if (at != t->row.sends.len) {
-        fault(v, "tile %u: sends at event %d what no transfer asks for", logical(n),
+        fault(
+            v, "tile %u: sends at event %d what no transfer asks for", logical(n),
             t->row.sends.data[at].start);
     }
 }
@@ -319,20 +311,19 @@ static void check_sends(struct verifier *v, uint32_t n)
 
 struct capture { /* state while the arrivals of one tile are replayed */
     struct verifier *v;
-    uint32_t tile;      /* physical */
-    size_t write;       /* next pointer write */
+    uint32_t tile;       /* physical */
+    size_t write;        /* next pointer write */
     size_t format_write; /* next format write, and the format before it */
     uint32_t format;
-    size_t expect;      /* next receive, and how much of it has come */
+    size_t expect; /* next receive, and how much of it has come */
     int32_t expect_done;
-    int32_t last_end;   /* arrivals so far end here */
+    int32_t last_end; /* arrivals so far end here */
     bool has_pointer;
     uint32_t addr;
 };
 
 /* Whether the format equals `value` at every event of [from, to]; `from` never falls. */
-static bool format_holds(struct capture *c, int32_t from, int32_t to, uint32_t value)
-{
+static bool format_holds(struct capture *c, int32_t from, int32_t to, uint32_t value) {
     const struct tile_view *t = &c->v->tiles[c->tile];
     for (; c->format_write < t->row.writes.len && t->row.writes.data[c->format_write].event <= from;
          c->format_write++) {
@@ -344,15 +335,15 @@ static bool format_holds(struct capture *c, int32_t from, int32_t to, uint32_t v
     for (size_t i = c->format_write; i < t->row.writes.len && t->row.writes.data[i].event <= to;
          i++) {
         holds = holds && (t->row.writes.data[i].kind != CONTROL_FORMAT ||
-            t->row.writes.data[i].value == value);
+                          t->row.writes.data[i].value == value);
     }
     return holds;
 }
 
 /* Compares a piece whose address runs on with what is expected next. */
-static void match(struct capture *c, const struct row_send *from, uint32_t source, int32_t item,
-    int32_t arrival, int32_t items)
-{
+static void match(
+    struct capture *c, const struct row_send *from, uint32_t source, int32_t item, int32_t arrival,
+    int32_t items) {
     struct verifier *v = c->v;
     struct tile_view *t = &v->tiles[c->tile];
     uint32_t bytes = (from->sctl & 4) != 0 ? 8 : 4;
@@ -364,7 +355,8 @@ static void match(struct capture *c, const struct row_send *from, uint32_t sourc
         if (e == NULL || e->arrival + c->expect_done != arrival || e->addr + done != c->addr ||
             x->source_addr + done != from_addr || target_physical(x->source).n != source ||
             is_wide(v, e->transfer) != (bytes == 8)) {
-            fault(v, "tile %u: %d items from tile %u 0x%x arrive at event %d at 0x%x, %s%u",
+            fault(
+                v, "tile %u: %d items from tile %u 0x%x arrive at event %d at 0x%x, %s%u",
                 logical(c->tile), items, logical(source), from_addr, arrival, c->addr,
                 e == NULL ? "nothing is expected after receive " : "not as expected by transfer ",
                 e == NULL ? (uint32_t)c->expect : e->transfer);
@@ -385,9 +377,9 @@ static void match(struct capture *c, const struct row_send *from, uint32_t sourc
 }
 
 /* Items that the multiplexer let through: width, pointer, then the comparison. */
-static void arrive(struct capture *c, const struct row_send *from, uint32_t source, int32_t item,
-    int32_t arrival, int32_t items)
-{
+static void arrive(
+    struct capture *c, const struct row_send *from, uint32_t source, int32_t item, int32_t arrival,
+    int32_t items) {
     struct tile_view *t = &c->v->tiles[c->tile];
     bool wide = (from->sctl & 4) != 0;
     uint32_t format = wide ? (uint32_t)target_route_direction(phys(source), phys(c->tile)) : 0;
@@ -397,7 +389,8 @@ static void arrive(struct capture *c, const struct row_send *from, uint32_t sour
     }
     c->last_end = end;
     if (!format_holds(c, arrival - 2, wide ? end - 3 : end - 1, format)) {
-        fault(c->v, "tile %u: items of tile %u at event %d meet another format", logical(c->tile),
+        fault(
+            c->v, "tile %u: items of tile %u at event %d meet another format", logical(c->tile),
             logical(source), arrival);
     }
     while (items > 0) {
@@ -417,7 +410,8 @@ static void arrive(struct capture *c, const struct row_send *from, uint32_t sour
             }
         }
         if (!c->has_pointer) {
-            fault(c->v, "tile %u: items arrive at event %d before any pointer", logical(c->tile),
+            fault(
+                c->v, "tile %u: items arrive at event %d before any pointer", logical(c->tile),
                 arrival);
         }
         match(c, from, source, item, arrival, n);
@@ -427,8 +421,7 @@ static void arrive(struct capture *c, const struct row_send *from, uint32_t sour
     }
 }
 
-static size_t first_send_after(const struct tile_view *t, int32_t event)
-{
+static size_t first_send_after(const struct tile_view *t, int32_t event) {
     size_t low = 0;
     size_t high = t->row.sends.len;
     while (low < high) {
@@ -443,8 +436,7 @@ static size_t first_send_after(const struct tile_view *t, int32_t event)
 }
 
 /* What one selection, in force over [from, to), lets through. */
-static void listen(struct capture *c, const struct select *s, int32_t from, int32_t to)
-{
+static void listen(struct capture *c, const struct select *s, int32_t from, int32_t to) {
     struct physical_tile source = phys(s->source);
     struct physical_tile tile = phys(c->tile);
     int time = target_route_time(source, tile);
@@ -463,7 +455,8 @@ static void listen(struct capture *c, const struct select *s, int32_t from, int3
             continue;
         }
         if (((r->sctl & 4) != 0) != s->is_paired) {
-            fault(c->v, "tile %u: selects %s items of tile %u at event %d", logical(c->tile),
+            fault(
+                c->v, "tile %u: selects %s items of tile %u at event %d", logical(c->tile),
                 s->is_paired ? "wide, gets ordinary" : "ordinary, gets wide", logical(source.n),
                 begin);
             continue;
@@ -475,23 +468,22 @@ static void listen(struct capture *c, const struct select *s, int32_t from, int3
 }
 
 /* An ordinary selection of a tile whose bus its partner has borrowed hears half a wide item. */
-static void check_borrowed(struct capture *c, const struct select *s, int32_t from, int32_t to)
-{
+static void check_borrowed(struct capture *c, const struct select *s, int32_t from, int32_t to) {
     struct physical_tile source = phys(s->source);
     const struct tile_view *t = &c->v->tiles[target_partner(source).n];
     int time = target_route_time(source, phys(c->tile));
     for (size_t i = first_send_after(t, from - 1 - time);
          i < t->row.sends.len && t->row.sends.data[i].start + 1 + time < to; i++) {
         if ((t->row.sends.data[i].sctl & 4) != 0) {
-            fault(c->v, "tile %u: listens at event %d to tile %u, whose lane is lent",
+            fault(
+                c->v, "tile %u: listens at event %d to tile %u, whose lane is lent",
                 logical(c->tile), from, logical(source.n));
             return;
         }
     }
 }
 
-static void check_receives(struct verifier *v, uint32_t n)
-{
+static void check_receives(struct verifier *v, uint32_t n) {
     struct tile_view *t = &v->tiles[n];
     struct capture c = {.v = v, .tile = n};
     for (size_t i = 0; i < t->selects.len; i++) {
@@ -507,13 +499,15 @@ static void check_receives(struct verifier *v, uint32_t n)
     }
     if (c.expect < t->expects.len) {
         const struct expect *e = &t->expects.data[c.expect];
-        fault(v, "tile %u: %d items of transfer %u do not arrive", logical(n),
+        fault(
+            v, "tile %u: %d items of transfer %u do not arrive", logical(n),
             e->items - c.expect_done, e->transfer);
     }
     for (size_t i = 0; i < t->expects.len; i++) {
         const struct expect *e = &t->expects.data[i];
         if (e->arrival + e->items + ROW_TAIL > t->row.horizon) {
-            fault(v, "tile %u: the row ends at %d, transfer %u at %d", logical(n), t->row.horizon,
+            fault(
+                v, "tile %u: the row ends at %d, transfer %u at %d", logical(n), t->row.horizon,
                 e->transfer, e->arrival + e->items + ROW_TAIL);
         }
     }
@@ -521,8 +515,7 @@ static void check_receives(struct verifier *v, uint32_t n)
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static void check_elements(struct verifier *v, uint32_t n)
-{
+static void check_elements(struct verifier *v, uint32_t n) {
     const struct tile_view *t = &v->tiles[n];
     size_t low = 0;
     for (size_t i = 0; i < t->sends.len; i++) {
@@ -533,14 +526,15 @@ static void check_elements(struct verifier *v, uint32_t n)
         }
         uint32_t mask = element_mask(x->source_addr, 4 * x->words);
         while (low < t->expects.len &&
-            t->expects.data[low].arrival + t->expects.data[low].items + ROW_TAIL <= s->start) {
+               t->expects.data[low].arrival + t->expects.data[low].items + ROW_TAIL <= s->start) {
             low++;
         }
         for (size_t k = low; k < t->expects.len && t->expects.data[k].arrival < s->end; k++) {
             const struct expect *e = &t->expects.data[k];
             if ((mask & element_mask(e->addr, 4 * v->transfers[e->transfer].words)) != 0 &&
                 e->arrival + e->items + ROW_TAIL > s->start) {
-                fault(v, "tile %u: transfers %u and %u use one memory element at event %d",
+                fault(
+                    v, "tile %u: transfers %u and %u use one memory element at event %d",
                     logical(n), s->transfer, e->transfer,
                     s->start > e->arrival ? s->start : e->arrival);
             }
@@ -548,8 +542,7 @@ static void check_elements(struct verifier *v, uint32_t n)
     }
 }
 
-static int32_t arrival_of(const struct verifier *v, uint32_t transfer, uint32_t tile)
-{
+static int32_t arrival_of(const struct verifier *v, uint32_t transfer, uint32_t tile) {
     const struct tile_view *t = &v->tiles[tile];
     for (size_t i = 0; i < t->expects.len; i++) {
         if (t->expects.data[i].transfer == transfer) {
@@ -560,8 +553,7 @@ static int32_t arrival_of(const struct verifier *v, uint32_t transfer, uint32_t 
 }
 
 /* Overlapping bytes keep list order, in the events of the tile that holds them (4.4). */
-static void check_list_order(struct verifier *v)
-{
+static void check_list_order(struct verifier *v) {
     struct exchange_dependency *deps = NULL;
     uint32_t count = 0;
     exchange_dependencies(v->transfers, v->count, v->a, &deps, &count);
@@ -580,18 +572,24 @@ static void check_list_order(struct verifier *v)
             next = arrival_of(v, d->after, tile);
         }
         if (next < done) {
-            fault(v, "tile %u: transfer %u at event %d does not wait for transfer %u to %d",
+            fault(
+                v, "tile %u: transfer %u at event %d does not wait for transfer %u to %d",
                 d->tile.n, d->after, next, d->before, done);
         }
     }
 }
 
-int exchange_verify_phase(const struct exchange_transfer *transfers, uint32_t count,
-    const struct exchange_phase *phase, struct arena *a, struct err *err)
-{
+int exchange_verify_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_phase *phase,
+    struct arena *a, struct err *err) {
     struct err own = {0};
-    struct verifier v = {.transfers = transfers, .count = count, .phase = phase, .a = a,
-        .tiles = ARENA_ARRAY(a, struct tile_view, TARGET_TILES), .err = err != NULL ? err : &own};
+    struct verifier v = {
+        .transfers = transfers,
+        .count = count,
+        .phase = phase,
+        .a = a,
+        .tiles = ARENA_ARRAY(a, struct tile_view, TARGET_TILES),
+        .err = err != NULL ? err : &own};
     int rc = make_views(&v);
     if (rc != 0) {
         return rc;

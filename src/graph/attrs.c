@@ -156,11 +156,8 @@ static void derive_attrs(
     case GRAPH_OP_Attention:
         derive_attention(n, first, &values[n->inputs[1].n].shape, is_absent);
         break;
-    case GRAPH_OP_Conv:
-        derive_conv(a, n, &values[n->inputs[1].n].shape, is_absent);
-        break;
-    default:
-        break;
+    case GRAPH_OP_Conv: derive_conv(a, n, &values[n->inputs[1].n].shape, is_absent); break;
+    default: break;
     }
 }
 

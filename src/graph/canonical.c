@@ -163,16 +163,12 @@ static void digest_attr(struct digest_ctx *ctx, const struct graph_attr *a) {
     digest_text(ctx, a->name);
     digest_u64(ctx, a->kind);
     switch (a->kind) {
-    case ATTR_INT:
-        digest_u64(ctx, (uint64_t)a->i);
-        break;
+    case ATTR_INT: digest_u64(ctx, (uint64_t)a->i); break;
     case ATTR_FLOAT:
         memcpy(&bits, &a->f, sizeof bits);
         digest_u64(ctx, bits);
         break;
-    case ATTR_STRING:
-        digest_text(ctx, a->s);
-        break;
+    case ATTR_STRING: digest_text(ctx, a->s); break;
     case ATTR_INTS:
         digest_u64(ctx, a->count);
         for (uint32_t i = 0; i < a->count; i++) {

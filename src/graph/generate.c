@@ -34,14 +34,9 @@ double graph_generate(const struct value_source *source, uint64_t job_seed, uint
     uint64_t state = mix(mix(job_seed) ^ source->seed) ^ i;
     double deviate = 0;
     switch (source->generator) {
-    case GENERATOR_CONSTANT:
-        break;
-    case GENERATOR_UNIFORM:
-        deviate = (double)(mix(state) >> 11) * 0x1p-53;
-        break;
-    case GENERATOR_NORMAL:
-        deviate = normal(state);
-        break;
+    case GENERATOR_CONSTANT: break;
+    case GENERATOR_UNIFORM: deviate = (double)(mix(state) >> 11) * 0x1p-53; break;
+    case GENERATOR_NORMAL: deviate = normal(state); break;
     }
     return fma(source->scale, deviate, source->offset);
 }

@@ -64,14 +64,10 @@ static int load_number(
 
 static double largest(enum dtype t) {
     switch (t) {
-    case DTYPE_FLOAT16:
-        return 65504;
-    case DTYPE_BFLOAT16:
-        return 0x1.fep127;
-    case DTYPE_FLOAT:
-        return FLT_MAX;
-    default:
-        return DBL_MAX;
+    case DTYPE_FLOAT16: return 65504;
+    case DTYPE_BFLOAT16: return 0x1.fep127;
+    case DTYPE_FLOAT: return FLT_MAX;
+    default: return DBL_MAX;
     }
 }
 

@@ -8,17 +8,13 @@ static void print_source(const struct graph_value *v, FILE *out) {
         [GENERATOR_NORMAL] = "normal"};
     const struct value_source *s = &v->source;
     switch (s->kind) {
-    case SOURCE_NONE:
-        fprintf(out, " host");
-        break;
+    case SOURCE_NONE: fprintf(out, " host"); break;
     case SOURCE_FILE:
         fprintf(
             out, " file \"%s\" tensor \"%s\" at %llu", s->file, s->tensor,
             (unsigned long long)s->file_offset);
         break;
-    case SOURCE_INLINE:
-        fprintf(out, " inline");
-        break;
+    case SOURCE_INLINE: fprintf(out, " inline"); break;
     case SOURCE_GENERATOR:
         fprintf(
             out, " %s seed %llu scale %.17g offset %.17g", generators[s->generator],
@@ -32,15 +28,9 @@ static void print_source(const struct graph_value *v, FILE *out) {
 
 static void print_attr(const struct graph_attr *a, FILE *out) {
     switch (a->kind) {
-    case ATTR_INT:
-        fprintf(out, " %s=%lld", a->name, (long long)a->i);
-        break;
-    case ATTR_FLOAT:
-        fprintf(out, " %s=%.9g", a->name, a->f);
-        break;
-    case ATTR_STRING:
-        fprintf(out, " %s=\"%s\"", a->name, a->s);
-        break;
+    case ATTR_INT: fprintf(out, " %s=%lld", a->name, (long long)a->i); break;
+    case ATTR_FLOAT: fprintf(out, " %s=%.9g", a->name, a->f); break;
+    case ATTR_STRING: fprintf(out, " %s=\"%s\"", a->name, a->s); break;
     case ATTR_INTS:
         fprintf(out, " %s=[", a->name);
         for (uint32_t i = 0; i < a->count; i++) {

@@ -55,25 +55,20 @@ static int32_t operand_value(const struct isa_operand *o, uint32_t word) {
     }
     switch ((enum isa_kind)o->kind) {
     case ISA_M_PAIR:
-    case ISA_A_PAIR:
-        return (int32_t)(v & 14);
-    case ISA_A_QUAD:
-        return (int32_t)(v & 12);
+    case ISA_A_PAIR: return (int32_t)(v & 14);
+    case ISA_A_QUAD: return (int32_t)(v & 12);
     case ISA_SI: {
         uint32_t sign = 1u << (o->bits - 1);
         return (int32_t)((v ^ sign) - sign);
     }
-    case ISA_IZ:
-        return (int32_t)(v << (32 - o->bits));
-    case ISA_ABS:
-        return (int32_t)(v * 4);
+    case ISA_IZ: return (int32_t)(v << (32 - o->bits));
+    case ISA_ABS: return (int32_t)(v * 4);
     case ISA_M:
     case ISA_A:
     case ISA_A_B:
     case ISA_A_BL:
     case ISA_A_BU:
-    case ISA_ZI:
-        break;
+    case ISA_ZI: break;
     }
     return (int32_t)v;
 }

@@ -17,15 +17,10 @@ static int operand_bits(
     case ISA_A_B:
     case ISA_A_BL:
     case ISA_A_BU:
-    case ISA_ZI:
-        break;
+    case ISA_ZI: break;
     case ISA_M_PAIR:
-    case ISA_A_PAIR:
-        step = 2;
-        break;
-    case ISA_A_QUAD:
-        step = 4;
-        break;
+    case ISA_A_PAIR: step = 2; break;
+    case ISA_A_QUAD: step = 4; break;
     case ISA_SI:
         low = -(1ll << (o->bits - 1));
         high = -low - 1;

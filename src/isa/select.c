@@ -165,16 +165,12 @@ static bool matches_immediate(
     }
     *ret_value = (int32_t)(uint32_t)(uint64_t)v;
     switch (o->kind) {
-    case ISA_ZI:
-        return v >= 0 && v < 1ll << o->bits;
-    case ISA_SI:
-        return v >= -(1ll << (o->bits - 1)) && v < 1ll << (o->bits - 1);
+    case ISA_ZI: return v >= 0 && v < 1ll << o->bits;
+    case ISA_SI: return v >= -(1ll << (o->bits - 1)) && v < 1ll << (o->bits - 1);
     case ISA_IZ:
         return v >= INT32_MIN && v <= UINT32_MAX && (v & ((1ll << (32 - o->bits)) - 1)) == 0;
-    case ISA_ABS:
-        return v >= 0 && v < 4ll << o->bits && v % 4 == 0;
-    default:
-        return false;
+    case ISA_ABS: return v >= 0 && v < 4ll << o->bits && v % 4 == 0;
+    default: return false;
     }
 }
 

@@ -21,19 +21,13 @@ static uint32_t constants_groups(enum kernel_act act) {
 /* Worker cycles of FINISH_QUAD: f32tanh and f32sigm take 5. */
 static uint32_t finish_groups(enum kernel_act act) {
     switch (act) {
-    case ACT_NONE:
-        return 2;
-    case ACT_RELU:
-        return 4;
+    case ACT_NONE: return 2;
+    case ACT_RELU: return 4;
     case ACT_TANH:
-    case ACT_SIGMOID:
-        return 2 + 4 * 5;
-    case ACT_GELU_ERF:
-        return 6 + 2 * (17 + 2 * 4);
-    case ACT_GELU_TANH:
-        return 6 + 2 * (7 + 2 * 4);
-    case ACT_COUNT:
-        break;
+    case ACT_SIGMOID: return 2 + 4 * 5;
+    case ACT_GELU_ERF: return 6 + 2 * (17 + 2 * 4);
+    case ACT_GELU_TANH: return 6 + 2 * (7 + 2 * 4);
+    case ACT_COUNT: break;
     }
     return 0;
 }
@@ -267,34 +261,20 @@ gemm_f16_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, 
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     const uint32_t launch = 30;
     switch (v->id) {
-    case KERNEL_GEMM_AMP:
-        return gemm_cycles(v, dims[0], dims[1], dims[2]);
-    case KERNEL_REDUCE:
-        return launch + 6 * reduce_groups(v, dims[0], dims[1], dims[2]);
-    case KERNEL_UNARY:
-        return launch + 6 * unary_groups(v->act, dims[0]);
-    case KERNEL_ADD:
-        return launch + 6 * add_groups(v->act, dims[0]);
-    case KERNEL_ADD_ROW:
-        return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);
-    case KERNEL_SOFTMAX:
-        return softmax_cycles(dims[0], dims[1]);
-    case KERNEL_BINARY:
-        return launch + 6 * binary_groups(v, dims[0], dims[1]);
-    case KERNEL_MAP:
-        return launch + 6 * map_groups(v, dims[0]);
-    case KERNEL_LAYERNORM:
-        return layernorm_cycles(v, dims[0], dims[1]);
-    case KERNEL_ROW_REDUCE:
-        return row_reduce_cycles(v, dims[0], dims[1]);
-    case KERNEL_RELAYOUT:
-        return relayout_cycles(v, dims[0], dims[1]);
-    case KERNEL_ATTENTION:
-        return attention_cycles(dims[0], dims[1], dims[2]);
-    case KERNEL_GEMM_F16:
-        return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
-    case KERNEL_COUNT:
-        break;
+    case KERNEL_GEMM_AMP: return gemm_cycles(v, dims[0], dims[1], dims[2]);
+    case KERNEL_REDUCE: return launch + 6 * reduce_groups(v, dims[0], dims[1], dims[2]);
+    case KERNEL_UNARY: return launch + 6 * unary_groups(v->act, dims[0]);
+    case KERNEL_ADD: return launch + 6 * add_groups(v->act, dims[0]);
+    case KERNEL_ADD_ROW: return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);
+    case KERNEL_SOFTMAX: return softmax_cycles(dims[0], dims[1]);
+    case KERNEL_BINARY: return launch + 6 * binary_groups(v, dims[0], dims[1]);
+    case KERNEL_MAP: return launch + 6 * map_groups(v, dims[0]);
+    case KERNEL_LAYERNORM: return layernorm_cycles(v, dims[0], dims[1]);
+    case KERNEL_ROW_REDUCE: return row_reduce_cycles(v, dims[0], dims[1]);
+    case KERNEL_RELAYOUT: return relayout_cycles(v, dims[0], dims[1]);
+    case KERNEL_ATTENTION: return attention_cycles(dims[0], dims[1], dims[2]);
+    case KERNEL_GEMM_F16: return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
+    case KERNEL_COUNT: break;
     }
     assert(false);
     return 0;

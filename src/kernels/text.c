@@ -31,8 +31,7 @@ struct kernel_text kernel_text(enum kernel_id id) {
             (size_t)(kernel_text_##name##_end - kernel_text_##name##_begin)};
 #include "kernels/kernels.def"
 #undef KERNEL
-    case KERNEL_COUNT:
-        break;
+    case KERNEL_COUNT: break;
     }
     return (struct kernel_text){"", 0};
 }

@@ -4,15 +4,13 @@
 
 #include <string.h>
 
-static struct need need_of(const struct plan_step *s, uint32_t i, uint32_t j, int o)
-{
+static struct need need_of(const struct plan_step *s, uint32_t i, uint32_t j, int o) {
     struct plan_need n = plan_need(s, s->dist, i, j, o);
     return (struct need){n.row_first, n.row_last, n.panel_first, n.panel_last};
 }
 
 /* Operand buffers by block. Blocks with the same need are served by one multicast. */
-static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int o)
-{
+static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int o) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct plan_dist *d = s->dist;
     const struct plan_matrix *x = &l->plan->matrices[s->in[o]];
@@ -51,12 +49,12 @@ static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int 
 }
 
 /* As above; what an earlier step with the same distribution gathered is used again. */
-static const struct buffer_id *operands(struct lowering *l, uint32_t step, int o)
-{
+static const struct buffer_id *operands(struct lowering *l, uint32_t step, int o) {
     const struct plan_step *s = &l->plan->steps[step];
     bool is_alike = s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN &&
-        l->plan->matrices[s->in[o]].kind != PLAN_CONSTANT;
-    struct gathered key = {.matrix = s->in[o],
+                    l->plan->matrices[s->in[o]].kind != PLAN_CONSTANT;
+    struct gathered key = {
+        .matrix = s->in[o],
         .dist = s->dist,
         .panel = s->in_panel[o],
         .level = l->times[step].level};
@@ -82,22 +80,19 @@ struct local_call { /* one block */
     struct buffer_id in[PLAN_OPERANDS], out;
 };
 
-static struct lower_vertex new_call(
-    struct lowering *l, const struct local_call *c, struct kernel_variant v)
-{
+static struct lower_vertex
+new_call(struct lowering *l, const struct local_call *c, struct kernel_variant v) {
     const struct step_time *t = &l->times[c->step];
     return lower_new_vertex(v, c->tile, t->level, t->time, c->step);
 }
 
-static uint32_t float_bits(float f)
-{
+static uint32_t float_bits(float f) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     return bits;
 }
 
-static void call_elementwise(struct lowering *l, const struct local_call *c)
-{
+static void call_elementwise(struct lowering *l, const struct local_call *c) {
     const struct plan_step *s = &l->plan->steps[c->step];
     struct lower_vertex v = new_call(l, c, plan_variant(s));
     uint32_t n = c->rows * c->panels;
@@ -147,8 +142,7 @@ static void call_elementwise(struct lowering *l, const struct local_call *c)
     }
 }
 
-static void call_rows(struct lowering *l, const struct local_call *c)
-{
+static void call_rows(struct lowering *l, const struct local_call *c) {
     const struct plan_step *s = &l->plan->steps[c->step];
     struct lower_vertex v = new_call(l, c, plan_variant(s));
     const uint32_t dims[] = {c->rows, s->columns};
@@ -161,9 +155,11 @@ static void call_rows(struct lowering *l, const struct local_call *c)
         return;
     }
     lower_word_buffer(l, &v, LAYERNORM_X, c->in[0], 0);
-    lower_word_buffer(l, &v, LAYERNORM_SCALE,
+    lower_word_buffer(
+        l, &v, LAYERNORM_SCALE,
         lower_row(l, c->step, s->row, c->tile, c->panel_first, c->panel_last), 0);
-    lower_word_buffer(l, &v, LAYERNORM_BIAS,
+    lower_word_buffer(
+        l, &v, LAYERNORM_BIAS,
         lower_row(l, c->step, s->row2, c->tile, c->panel_first, c->panel_last), 0);
     lower_word_buffer(l, &v, LAYERNORM_OUT, c->out, 0);
     v.words[LAYERNORM_ROWS].value = c->rows;
@@ -172,9 +168,9 @@ static void call_rows(struct lowering *l, const struct local_call *c)
     lower_push_vertex(l, v, LAYERNORM_WORDS, dims);
 }
 
-static void call_relayout(struct lowering *l, const struct local_call *c, struct kernel_variant k,
-    struct buffer_id x, struct buffer_id out, uint32_t rows, uint32_t columns)
-{
+static void call_relayout(
+    struct lowering *l, const struct local_call *c, struct kernel_variant k, struct buffer_id x,
+    struct buffer_id out, uint32_t rows, uint32_t columns) {
     struct lower_vertex v = new_call(l, c, k);
     lower_word_buffer(l, &v, RELAYOUT_X, x, 0);
     lower_word_buffer(l, &v, RELAYOUT_OUT, out, 0);
@@ -185,20 +181,18 @@ static void call_relayout(struct lowering *l, const struct local_call *c, struct
     lower_push_vertex(l, v, RELAYOUT_WORDS, (const uint32_t[]){rows, columns});
 }
 
-static struct buffer_id scratch(struct lowering *l, const struct local_call *c, uint32_t bytes)
-{
+static struct buffer_id scratch(struct lowering *l, const struct local_call *c, uint32_t bytes) {
     return lower_new_buffer(l, c->tile, BUFFER_SCRATCH, (bytes + 3) & ~3u, c->step);
 }
 
-static void call_product(struct lowering *l, const struct local_call *c)
-{
+static void call_product(struct lowering *l, const struct local_call *c) {
     const struct plan_step *s = &l->plan->steps[c->step];
     const struct plan_product *p = &s->product;
     uint32_t columns = p->out_panels > 0 ? s->columns / p->heads : s->columns;
-    struct buffer_id w = lower_new_buffer(
-        l, c->tile, BUFFER_OPERAND, 512 * s->groups * c->panels, c->step);
-    call_relayout(l, c, plan_relayout_variant(s), c->in[1], w, p->b_rows,
-        p->is_turned ? s->inner : columns);
+    struct buffer_id w =
+        lower_new_buffer(l, c->tile, BUFFER_OPERAND, 512 * s->groups * c->panels, c->step);
+    call_relayout(
+        l, c, plan_relayout_variant(s), c->in[1], w, p->b_rows, p->is_turned ? s->inner : columns);
     struct lower_vertex v = new_call(l, c, plan_variant(s));
     lower_word_buffer(l, &v, GEMM_X, c->in[0], 0);
     lower_word_buffer(l, &v, GEMM_W, w, 0);
@@ -213,8 +207,7 @@ static void call_product(struct lowering *l, const struct local_call *c)
     lower_push_vertex(l, v, GEMM_WORDS, (const uint32_t[]){c->rows, s->groups, c->panels});
 }
 
-static void call_attention(struct lowering *l, const struct local_call *c)
-{
+static void call_attention(struct lowering *l, const struct local_call *c) {
     const struct plan_step *s = &l->plan->steps[c->step];
     struct lower_vertex v = new_call(l, c, plan_variant(s));
     lower_word_buffer(l, &v, ATTENTION_Q, c->in[0], 0);
@@ -229,12 +222,11 @@ static void call_attention(struct lowering *l, const struct local_call *c)
     v.words[ATTENTION_KEYS].value = s->product.b_rows;
     v.words[ATTENTION_PANELS].value = c->panels;
     v.words[ATTENTION_SCALE].value = float_bits(s->product.scale);
-    lower_push_vertex(l, v, ATTENTION_WORDS,
-        (const uint32_t[]){c->rows, s->product.b_rows, c->panels});
+    lower_push_vertex(
+        l, v, ATTENTION_WORDS, (const uint32_t[]){c->rows, s->product.b_rows, c->panels});
 }
 
-void lower_local(struct lowering *l, uint32_t step)
-{
+void lower_local(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct plan_dist *d = s->dist;
     const struct buffer_id *in[PLAN_OPERANDS] = {NULL};
@@ -243,7 +235,8 @@ void lower_local(struct lowering *l, uint32_t step)
     }
     for (uint32_t b = 0; b < d->m * d->n; b++) {
         uint32_t i = b / d->n, j = b % d->n;
-        struct local_call c = {.step = step,
+        struct local_call c = {
+            .step = step,
             .tile = d->tile[b],
             .rows = d->row_bound[i + 1] - d->row_bound[i],
             .panel_first = d->panel_bound[j],
@@ -255,21 +248,13 @@ void lower_local(struct lowering *l, uint32_t step)
         }
         switch (s->kind) {
         case PLAN_SOFTMAX:
-        case PLAN_NORM:
-            call_rows(l, &c);
-            break;
+        case PLAN_NORM: call_rows(l, &c); break;
         case PLAN_TURN:
             call_relayout(l, &c, plan_variant(s), c.in[0], c.out, s->columns, c.rows);
             break;
-        case PLAN_PRODUCT:
-            call_product(l, &c);
-            break;
-        case PLAN_ATTENTION:
-            call_attention(l, &c);
-            break;
-        default:
-            call_elementwise(l, &c);
-            break;
+        case PLAN_PRODUCT: call_product(l, &c); break;
+        case PLAN_ATTENTION: call_attention(l, &c); break;
+        default: call_elementwise(l, &c); break;
         }
     }
 }

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-static int by_place(const void *pa, const void *pb)
-{
+static int by_place(const void *pa, const void *pb) {
     const struct lower_vertex *a = pa, *b = pb;
     if (a->level != b->level) {
         return a->level < b->level ? -1 : 1;
@@ -22,8 +21,7 @@ static int by_place(const void *pa, const void *pb)
 
 /* Stable counting by (level, time, tile): copies of a step were pushed before its main call on
  * that tile, and must stay there. */
-static void sort_vertices(struct lowering *l)
-{
+static void sort_vertices(struct lowering *l) {
     uint32_t count = (uint32_t)l->vertices.len;
     struct lower_vertex *sorted = ARENA_ARRAY(l->arena, struct lower_vertex, count);
     uint32_t *order = ARENA_ARRAY(l->arena, uint32_t, count);
@@ -37,8 +35,10 @@ static void sort_vertices(struct lowering *l)
             uint32_t end = at + 2 * width < count ? at + 2 * width : count;
             uint32_t x = at, y = mid;
             for (uint32_t i = at; i < end; i++) {
-                bool left = x < mid && (y >= end ||
-                    by_place(&l->vertices.data[order[x]], &l->vertices.data[order[y]]) <= 0);
+                bool left =
+                    x < mid &&
+                    (y >= end ||
+                     by_place(&l->vertices.data[order[x]], &l->vertices.data[order[y]]) <= 0);
                 other[i] = left ? order[x++] : order[y++];
             }
         }
@@ -53,8 +53,7 @@ static void sort_vertices(struct lowering *l)
     l->tg->vertex_count = count;
 }
 
-static void collect_levels(struct lowering *l)
-{
+static void collect_levels(struct lowering *l) {
     struct tile_graph *tg = l->tg;
     tg->level_count = l->level_count;
     tg->levels = ARENA_ARRAY(l->arena, struct lower_level, l->level_count);
@@ -85,8 +84,7 @@ static void collect_levels(struct lowering *l)
     }
 }
 
-int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, struct err *err)
-{
+int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, struct err *err) {
     (void)err;
     struct tile_graph *tg = ARENA_NEW(a, struct tile_graph);
     struct lowering l = {.plan = p, .arena = a, .tg = tg};

@@ -69,7 +69,7 @@ struct lower_buffer {
     bool is_literal;     /* its bytes are in the image: a constant that the compiler knows */
 };
 
-struct lower_word { /* one word of a descriptor */
+struct lower_word {          /* one word of a descriptor */
     struct buffer_id buffer; /* NO_BUFFER: the value itself */
     uint32_t value;          /* or offset in the buffer */
 };
@@ -95,10 +95,10 @@ struct lower_move {
 };
 
 struct lower_level {
-    uint32_t time;                       /* of its exchange */
+    uint32_t time; /* of its exchange */
     uint32_t move_first, move_count;
     uint32_t vertex_first, vertex_count;
-    uint64_t compute_cycles;             /* busiest tile */
+    uint64_t compute_cycles; /* busiest tile */
 };
 
 /* Panels [first, last) of the whole matrix. */
@@ -109,17 +109,17 @@ struct lower_run {
 /* What the host writes to or reads from one buffer. */
 struct lower_shard {
     struct buffer_id buffer;
-    struct value_id value;     /* the graph's tensor */
-    uint32_t matrix_columns;   /* of the tensor as a matrix */
-    uint32_t unit;             /* columns that start at a panel together (plan.h) */
-    uint32_t inner_unit;       /* WEIGHTS: likewise of K */
-    bool is_fill;              /* ROW without a value: `fill` (f16) in every column */
+    struct value_id value;   /* the graph's tensor */
+    uint32_t matrix_columns; /* of the tensor as a matrix */
+    uint32_t unit;           /* columns that start at a panel together (plan.h) */
+    uint32_t inner_unit;     /* WEIGHTS: likewise of K */
+    bool is_fill;            /* ROW without a value: `fill` (f16) in every column */
     uint16_t fill;
     uint32_t row_first, row_last;     /* VALUE, MATRIX */
     uint32_t group_first, group_last; /* WEIGHTS */
-    struct lower_run runs[3];  /* panels in the order in which the buffer holds them */
+    struct lower_run runs[3];         /* panels in the order in which the buffer holds them */
     uint32_t run_count;
-    bool is_transposed;        /* WEIGHTS: the tensor is [N][K] */
+    bool is_transposed; /* WEIGHTS: the tensor is [N][K] */
 };
 
 struct lower_span {
@@ -138,15 +138,15 @@ struct tile_graph {
     uint32_t dest_count;
     struct lower_level *levels;
     uint32_t level_count;
-    uint32_t end_time;         /* host output */
+    uint32_t end_time; /* host output */
     struct lower_shard *shards;
     uint32_t shard_count;
-    struct lower_span params;  /* shards of all constants, in step order */
+    struct lower_span params;            /* shards of all constants, in step order */
     struct lower_span *inputs, *outputs; /* by graph input and output */
-    bool *is_active;           /* by logical tile: runs a kernel, exchanges or holds host data */
+    bool *is_active; /* by logical tile: runs a kernel, exchanges or holds host data */
     uint32_t active_count;
-    uint64_t compute_cycles;   /* sum over levels of the busiest tile */
-    uint32_t exchange_phases;  /* levels with moves */
+    uint64_t compute_cycles;  /* sum over levels of the busiest tile */
+    uint32_t exchange_phases; /* levels with moves */
 };
 
 int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, struct err *err);
@@ -154,9 +154,8 @@ int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err 
 void lower_print(const struct tile_graph *tg, FILE *out);
 
 const char *buffer_kind_name(enum buffer_kind k);
-static inline const struct lower_buffer *lower_buffer(
-    const struct tile_graph *tg, struct buffer_id id)
-{
+static inline const struct lower_buffer *
+lower_buffer(const struct tile_graph *tg, struct buffer_id id) {
     return &tg->buffers[id.n];
 }
 

@@ -25,7 +25,7 @@ struct gathered {
     uint32_t panel;               /* first one of the window */
     uint32_t m, n, k;             /* GEMM's */
     uint32_t level;
-    struct buffer_id *buffers;    /* by logical tile for a GEMM, else by block */
+    struct buffer_id *buffers; /* by logical tile for a GEMM, else by block */
 };
 
 struct lowering {
@@ -38,11 +38,11 @@ struct lowering {
     VEC(struct lower_shard) shards;
     struct level_moves {
         VEC(struct lower_move) moves;
-    } *levels;
+    } * levels;
     uint32_t level_count;
-    uint32_t *exchange_time;      /* by level */
-    struct step_time *times;      /* by step */
-    struct buffer_id **home;      /* by matrix: block (i, j) */
+    uint32_t *exchange_time; /* by level */
+    struct step_time *times; /* by step */
+    struct buffer_id **home; /* by matrix: block (i, j) */
     struct gathered *gathered;
 };
 
@@ -58,21 +58,25 @@ struct buffer_id lower_new_buffer(
     struct lowering *l, uint32_t tile, enum buffer_kind kind, uint32_t bytes, uint32_t step);
 void lower_use(struct lowering *l, struct buffer_id b, uint32_t time); /* extends its life */
 void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born);
-struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk,
-    const struct lower_run *runs, uint32_t run_count);
+struct buffer_id lower_weights(
+    struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk, const struct lower_run *runs,
+    uint32_t run_count);
 /* Columns [panel_first, panel_last) of a row; zeros for NO_VALUE. */
-struct buffer_id lower_row(struct lowering *l, uint32_t step, struct value_id row, uint32_t tile,
-    uint32_t panel_first, uint32_t panel_last);
+struct buffer_id lower_row(
+    struct lowering *l, uint32_t step, struct value_id row, uint32_t tile, uint32_t panel_first,
+    uint32_t panel_last);
 struct buffer_id lower_constant(
     struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n);
 void lower_interface(struct lowering *l);
 
 /* moves.c: brings need `n` of a matrix to `tiles` at level; buffers[i] = NO_BUFFER where a new one
  * is wanted, and is set. Pieces that stay on their tile become copy calls at `time`. */
-void lower_gather(struct lowering *l, uint32_t matrix, const struct need *n,
-    const uint32_t *tiles, uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
-void lower_add_move(struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset,
-    uint32_t words, const struct lower_dest *dests, uint32_t dest_count);
+void lower_gather(
+    struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
+    uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
+void lower_add_move(
+    struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset, uint32_t words,
+    const struct lower_dest *dests, uint32_t dest_count);
 
 /* local.c */
 void lower_local(struct lowering *l, uint32_t step);
@@ -83,7 +87,7 @@ struct lower_vertex lower_new_vertex(
     struct kernel_variant v, uint32_t tile, uint32_t level, uint32_t time, uint32_t step);
 void lower_word_buffer(
     struct lowering *l, struct lower_vertex *v, uint32_t word, struct buffer_id b, uint32_t offset);
-void lower_push_vertex(struct lowering *l, struct lower_vertex v, uint32_t word_count,
-    const uint32_t *dims);
+void lower_push_vertex(
+    struct lowering *l, struct lower_vertex v, uint32_t word_count, const uint32_t *dims);
 
 #endif

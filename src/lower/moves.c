@@ -2,11 +2,12 @@
  * it gives pieces that are contiguous on both sides, each sent once to all tiles that want it. */
 #include "lower/lower_internal.h"
 
-void lower_add_move(struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset,
-    uint32_t words, const struct lower_dest *dests, uint32_t dest_count)
-{
+void lower_add_move(
+    struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset, uint32_t words,
+    const struct lower_dest *dests, uint32_t dest_count) {
     uint32_t time = l->exchange_time[level];
-    struct lower_move m = {.source = source,
+    struct lower_move m = {
+        .source = source,
         .offset = offset,
         .words = words,
         .dest_first = (uint32_t)l->dests.len,
@@ -20,13 +21,13 @@ void lower_add_move(struct lowering *l, uint32_t level, struct buffer_id source,
 }
 
 /* A copy on one tile, by the elementwise kernel without activation: f16 to f16, bits kept. */
-static void add_copy(struct lowering *l, uint32_t step, struct buffer_id source, uint32_t offset,
-    struct lower_dest dest, uint32_t bytes)
-{
+static void add_copy(
+    struct lowering *l, uint32_t step, struct buffer_id source, uint32_t offset,
+    struct lower_dest dest, uint32_t bytes) {
     const struct step_time *t = &l->times[step];
     struct kernel_variant v = {.id = KERNEL_UNARY, .act = ACT_NONE};
-    struct lower_vertex x = lower_new_vertex(
-        v, l->buffers.data[source.n].tile.n, t->level, t->time, step);
+    struct lower_vertex x =
+        lower_new_vertex(v, l->buffers.data[source.n].tile.n, t->level, t->time, step);
     lower_word_buffer(l, &x, UNARY_X, source, offset);
     lower_word_buffer(l, &x, UNARY_OUT, dest.buffer, dest.offset);
     x.words[UNARY_N].value = bytes / 32;
@@ -38,9 +39,9 @@ struct piece {
     uint32_t source_tile, source_offset, dest_offset, bytes;
 };
 
-static void send_piece(struct lowering *l, const struct piece *p, const uint32_t *tiles,
-    uint32_t tile_count, uint32_t step, const struct buffer_id *buffers, struct lower_dest *dests)
-{
+static void send_piece(
+    struct lowering *l, const struct piece *p, const uint32_t *tiles, uint32_t tile_count,
+    uint32_t step, const struct buffer_id *buffers, struct lower_dest *dests) {
     bool is_own = false;
     for (uint32_t i = 0; i < tile_count; i++) {
         dests[i] = (struct lower_dest){buffers[i], p->dest_offset};
@@ -50,14 +51,14 @@ static void send_piece(struct lowering *l, const struct piece *p, const uint32_t
         add_copy(l, step, p->source, p->source_offset, dests[0], p->bytes);
         return;
     }
-    lower_add_move(l, l->times[step].level, p->source, p->source_offset, p->bytes / 4, dests,
-        tile_count);
+    lower_add_move(
+        l, l->times[step].level, p->source, p->source_offset, p->bytes / 4, dests, tile_count);
 }
 
-static void send_block(struct lowering *l, struct piece p, const struct need *n,
-    const struct need *block, const uint32_t *tiles, uint32_t tile_count, uint32_t step,
-    const struct buffer_id *buffers, struct lower_dest *dests)
-{
+static void send_block(
+    struct lowering *l, struct piece p, const struct need *n, const struct need *block,
+    const uint32_t *tiles, uint32_t tile_count, uint32_t step, const struct buffer_id *buffers,
+    struct lower_dest *dests) {
     uint32_t ra = n->row_first > block->row_first ? n->row_first : block->row_first;
     uint32_t rb = n->row_last < block->row_last ? n->row_last : block->row_last;
     uint32_t pa = n->panel_first > block->panel_first ? n->panel_first : block->panel_first;
@@ -67,17 +68,16 @@ static void send_block(struct lowering *l, struct piece p, const struct need *n,
     bool is_whole = rb - ra == source_rows && rb - ra == dest_rows;
     uint32_t panels = is_whole ? pb - pa : 1;
     for (uint32_t panel = pa; panel < pb; panel += panels) {
-        p.source_offset =
-            32 * ((panel - block->panel_first) * source_rows + ra - block->row_first);
+        p.source_offset = 32 * ((panel - block->panel_first) * source_rows + ra - block->row_first);
         p.dest_offset = 32 * ((panel - n->panel_first) * dest_rows + ra - n->row_first);
         p.bytes = 32 * (rb - ra) * panels;
         send_piece(l, &p, tiles, tile_count, step, buffers, dests);
     }
 }
 
-void lower_gather(struct lowering *l, uint32_t matrix, const struct need *n,
-    const uint32_t *tiles, uint32_t tile_count, uint32_t step, struct buffer_id *buffers)
-{
+void lower_gather(
+    struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
+    uint32_t tile_count, uint32_t step, struct buffer_id *buffers) {
     const struct plan_dist *d = l->plan->matrices[matrix].dist;
     uint32_t bytes = 32 * (n->row_last - n->row_first) * (n->panel_last - n->panel_first);
     /* A tile whose home block is the rectangle itself uses it in place. */
@@ -109,11 +109,11 @@ void lower_gather(struct lowering *l, uint32_t matrix, const struct need *n,
             continue;
         }
         for (uint32_t j = 0; j < d->n; j++) {
-            struct need block = {d->row_bound[i], d->row_bound[i + 1], d->panel_bound[j],
-                d->panel_bound[j + 1]};
+            struct need block = {
+                d->row_bound[i], d->row_bound[i + 1], d->panel_bound[j], d->panel_bound[j + 1]};
             if (block.panel_first < n->panel_last && block.panel_last > n->panel_first) {
-                struct piece p = {.source = l->home[matrix][i * d->n + j],
-                    .source_tile = d->tile[i * d->n + j]};
+                struct piece p = {
+                    .source = l->home[matrix][i * d->n + j], .source_tile = d->tile[i * d->n + j]};
                 send_block(l, p, n, &block, wanting, count, step, into, dests);
             }
         }

@@ -2,30 +2,26 @@
 #include "lower/lower.h"
 
 static const char *const kind_names[BUFFER_KINDS] = {
-    [BUFFER_WEIGHTS] = "weights",
-    [BUFFER_ROW] = "row",
-    [BUFFER_MATRIX] = "matrix",
-    [BUFFER_VALUE] = "value",
-    [BUFFER_OPERAND] = "operand",
-    [BUFFER_PARTIAL] = "partial",
+    [BUFFER_WEIGHTS] = "weights", [BUFFER_ROW] = "row",         [BUFFER_MATRIX] = "matrix",
+    [BUFFER_VALUE] = "value",     [BUFFER_OPERAND] = "operand", [BUFFER_PARTIAL] = "partial",
     [BUFFER_SCRATCH] = "scratch",
 };
 
-const char *buffer_kind_name(enum buffer_kind k)
-{
+const char *buffer_kind_name(enum buffer_kind k) {
     return k < BUFFER_KINDS ? kind_names[k] : "?";
 }
 
-static void print_level(const struct tile_graph *tg, uint32_t at, FILE *out)
-{
+static void print_level(const struct tile_graph *tg, uint32_t at, FILE *out) {
     const struct lower_level *l = &tg->levels[at];
-    fprintf(out, "  level %u time=%u moves=%u calls=%u compute=%llu\n", at, l->time, l->move_count,
+    fprintf(
+        out, "  level %u time=%u moves=%u calls=%u compute=%llu\n", at, l->time, l->move_count,
         l->vertex_count, (unsigned long long)l->compute_cycles);
     for (uint32_t i = l->move_first; i < l->move_first + l->move_count; i++) {
         const struct lower_move *m = &tg->moves[i];
         fprintf(out, "    move b%u+%u words=%u ->", m->source.n, m->offset, m->words);
         for (uint32_t d = 0; d < m->dest_count; d++) {
-            fprintf(out, " b%u+%u", tg->dests[m->dest_first + d].buffer.n,
+            fprintf(
+                out, " b%u+%u", tg->dests[m->dest_first + d].buffer.n,
                 tg->dests[m->dest_first + d].offset);
         }
         fputc('\n', out);
@@ -45,14 +41,17 @@ static void print_level(const struct tile_graph *tg, uint32_t at, FILE *out)
     }
 }
 
-void lower_print(const struct tile_graph *tg, FILE *out)
-{
-    fprintf(out, "tile_graph buffers=%u calls=%u moves=%u levels=%u phases=%u active=%u "
-        "compute=%llu\n", tg->buffer_count, tg->vertex_count, tg->move_count, tg->level_count,
-        tg->exchange_phases, tg->active_count, (unsigned long long)tg->compute_cycles);
+void lower_print(const struct tile_graph *tg, FILE *out) {
+    fprintf(
+        out,
+        "tile_graph buffers=%u calls=%u moves=%u levels=%u phases=%u active=%u "
+        "compute=%llu\n",
+        tg->buffer_count, tg->vertex_count, tg->move_count, tg->level_count, tg->exchange_phases,
+        tg->active_count, (unsigned long long)tg->compute_cycles);
     for (uint32_t i = 0; i < tg->buffer_count; i++) {
         const struct lower_buffer *b = &tg->buffers[i];
-        fprintf(out, "  b%u t%u %s bytes=%u live=%u..", i, b->tile.n, buffer_kind_name(b->kind),
+        fprintf(
+            out, "  b%u t%u %s bytes=%u live=%u..", i, b->tile.n, buffer_kind_name(b->kind),
             b->bytes, b->born);
         if (b->dies == LOWER_FOREVER) {
             fputs("ever\n", out);

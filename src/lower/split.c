@@ -3,9 +3,9 @@
 #include "lower/lower_internal.h"
 
 struct buffer_id lower_new_buffer(
-    struct lowering *l, uint32_t tile, enum buffer_kind kind, uint32_t bytes, uint32_t step)
-{
-    struct lower_buffer b = {.tile = {(uint16_t)tile},
+    struct lowering *l, uint32_t tile, enum buffer_kind kind, uint32_t bytes, uint32_t step) {
+    struct lower_buffer b = {
+        .tile = {(uint16_t)tile},
         .kind = kind,
         .bytes = bytes,
         .born = LOWER_FOREVER,
@@ -19,15 +19,13 @@ struct buffer_id lower_new_buffer(
     return (struct buffer_id){(uint32_t)l->buffers.len - 1};
 }
 
-void lower_use(struct lowering *l, struct buffer_id b, uint32_t time)
-{
+void lower_use(struct lowering *l, struct buffer_id b, uint32_t time) {
     struct lower_buffer *x = &l->buffers.data[b.n];
     x->born = time < x->born ? time : x->born;
     x->dies = time > x->dies ? time : x->dies;
 }
 
-void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born)
-{
+void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born) {
     const struct plan_matrix *x = &l->plan->matrices[matrix];
     const struct plan_dist *d = x->dist;
     l->home[matrix] = ARENA_ARRAY(l->arena, struct buffer_id, (size_t)d->m * d->n);
@@ -44,18 +42,18 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born)
 }
 
 /* Constants whose value is part of the graph's key are not parameters: the image holds them. */
-static void push_constant(struct lowering *l, const struct lower_shard *shard)
-{
-    l->buffers.data[shard->buffer.n].is_literal = shard->is_fill ||
-        l->plan->graph->values[shard->value.n].is_hashed_constant;
+static void push_constant(struct lowering *l, const struct lower_shard *shard) {
+    l->buffers.data[shard->buffer.n].is_literal =
+        shard->is_fill || l->plan->graph->values[shard->value.n].is_hashed_constant;
     vec_push(l->arena, &l->shards, *shard);
 }
 
-struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk,
-    const struct lower_run *runs, uint32_t run_count)
-{
+struct buffer_id lower_weights(
+    struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk, const struct lower_run *runs,
+    uint32_t run_count) {
     const struct plan_step *s = &l->plan->steps[step];
-    struct lower_shard shard = {.value = s->weights,
+    struct lower_shard shard = {
+        .value = s->weights,
         .matrix_columns = s->columns,
         .unit = s->unit,
         .inner_unit = s->inner_unit,
@@ -76,11 +74,12 @@ struct buffer_id lower_weights(struct lowering *l, uint32_t step, uint32_t tile,
     return shard.buffer;
 }
 
-struct buffer_id lower_row(struct lowering *l, uint32_t step, struct value_id row, uint32_t tile,
-    uint32_t panel_first, uint32_t panel_last)
-{
+struct buffer_id lower_row(
+    struct lowering *l, uint32_t step, struct value_id row, uint32_t tile, uint32_t panel_first,
+    uint32_t panel_last) {
     const struct plan_step *s = &l->plan->steps[step];
-    struct lower_shard shard = {.value = row,
+    struct lower_shard shard = {
+        .value = row,
         .matrix_columns = s->columns,
         .unit = s->unit,
         .row_last = 1,
@@ -93,12 +92,12 @@ struct buffer_id lower_row(struct lowering *l, uint32_t step, struct value_id ro
 }
 
 struct buffer_id lower_constant(
-    struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n)
-{
+    struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n) {
     const struct plan_matrix *x = &l->plan->matrices[matrix];
     const struct plan_step *s = &l->plan->steps[step];
     bool is_gemm = s->kind == PLAN_GEMM;
-    struct lower_shard shard = {.value = x->value,
+    struct lower_shard shard = {
+        .value = x->value,
         .matrix_columns = is_gemm ? s->inner : s->columns,
         .unit = is_gemm ? s->inner_unit : s->unit,
         .row_first = n->row_first,
@@ -111,16 +110,16 @@ struct buffer_id lower_constant(
     return shard.buffer;
 }
 
-static struct lower_span matrix_shards(
-    struct lowering *l, uint32_t matrix, struct value_id value)
-{
+static struct lower_span matrix_shards(struct lowering *l, uint32_t matrix, struct value_id value) {
     const struct plan_matrix *x = &l->plan->matrices[matrix];
     const struct plan_dist *d = x->dist;
     struct lower_span span = {(uint32_t)l->shards.len, d->m * d->n};
     for (uint32_t i = 0; i < d->m; i++) {
         for (uint32_t j = 0; j < d->n; j++) {
-            vec_push(l->arena, &l->shards,
-                (struct lower_shard){.buffer = l->home[matrix][i * d->n + j],
+            vec_push(
+                l->arena, &l->shards,
+                (struct lower_shard){
+                    .buffer = l->home[matrix][i * d->n + j],
                     .value = value,
                     .matrix_columns = x->columns,
                     .unit = x->unit,
@@ -133,8 +132,7 @@ static struct lower_span matrix_shards(
     return span;
 }
 
-void lower_interface(struct lowering *l)
-{
+void lower_interface(struct lowering *l) {
     const struct plan *p = l->plan;
     const struct graph *g = p->graph;
     l->tg->params = (struct lower_span){0, (uint32_t)l->shards.len};

@@ -3,8 +3,7 @@
  * the exchanges and the steps in the order level, step. */
 #include "lower/lower_internal.h"
 
-bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source)
-{
+bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source) {
     if (s->n != 1 || s->in_panel[0] != 0 || source->m != s->m || source->n != s->k) {
         return false;
     }
@@ -28,14 +27,12 @@ bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *sour
     return true;
 }
 
-uint32_t lower_operand_level(const struct lowering *l, uint32_t matrix)
-{
+uint32_t lower_operand_level(const struct lowering *l, uint32_t matrix) {
     const struct plan_matrix *x = &l->plan->matrices[matrix];
     return x->kind == PLAN_COMPUTED ? l->times[x->step].result_level : 0;
 }
 
-bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o)
-{
+bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o) {
     const struct plan_matrix *x = &l->plan->matrices[s->in[o]];
     if (x->kind == PLAN_CONSTANT) {
         return true;
@@ -44,8 +41,7 @@ bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o)
                                 : plan_is_home(s, s->dist, o, x->dist);
 }
 
-static uint32_t step_level(const struct lowering *l, const struct plan_step *s)
-{
+static uint32_t step_level(const struct lowering *l, const struct plan_step *s) {
     uint32_t level = 0;
     for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE || l->plan->matrices[s->in[o]].kind == PLAN_CONSTANT) {
@@ -57,8 +53,7 @@ static uint32_t step_level(const struct lowering *l, const struct plan_step *s)
     return level;
 }
 
-void lower_time_steps(struct lowering *l)
-{
+void lower_time_steps(struct lowering *l) {
     uint32_t steps = l->plan->step_count;
     l->times = ARENA_ARRAY(l->arena, struct step_time, steps);
     uint32_t highest = 0;

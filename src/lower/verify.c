@@ -24,16 +24,14 @@ struct checker {
     uint32_t faults;
 };
 
-static void fault(struct checker *c, const char *what, uint32_t at, const char *text)
-{
+static void fault(struct checker *c, const char *what, uint32_t at, const char *text) {
     if (c->faults++ == 0) {
         err_set(c->err, ERR_INTERNAL, "lower: %s %u: %s", what, at, text);
     }
 }
 
 /* Bytes that a vertex writes, and the word that names where. */
-static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word)
-{
+static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word) {
     const struct lower_word *w = v->words;
     switch (v->variant.id) {
     case KERNEL_GEMM_AMP:
@@ -42,21 +40,15 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word)
     case KERNEL_REDUCE:
         *ret_word = REDUCE_OUT;
         return w[REDUCE_ROWS].value * w[REDUCE_PANELS].value * 32;
-    case KERNEL_UNARY:
-        *ret_word = UNARY_OUT;
-        return w[UNARY_N].value * 32;
-    case KERNEL_ADD:
-        *ret_word = ADD_OUT;
-        return w[ADD_N].value * 32;
+    case KERNEL_UNARY: *ret_word = UNARY_OUT; return w[UNARY_N].value * 32;
+    case KERNEL_ADD: *ret_word = ADD_OUT; return w[ADD_N].value * 32;
     case KERNEL_ADD_ROW:
         *ret_word = ADD_ROW_OUT;
         return w[ADD_ROW_ROWS].value * w[ADD_ROW_PANELS].value * 32;
     case KERNEL_BINARY:
         *ret_word = BINARY_OUT;
         return w[BINARY_ROWS].value * w[BINARY_PANELS].value * 32;
-    case KERNEL_MAP:
-        *ret_word = MAP_OUT;
-        return w[MAP_N].value * 32;
+    case KERNEL_MAP: *ret_word = MAP_OUT; return w[MAP_N].value * 32;
     case KERNEL_LAYERNORM:
         *ret_word = LAYERNORM_OUT;
         return w[LAYERNORM_ROWS].value * ((w[LAYERNORM_COLUMNS].value + 15) / 16) * 32;
@@ -76,8 +68,7 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word)
     }
 }
 
-static void add_access(struct checker *c, bool is_write, struct access x)
-{
+static void add_access(struct checker *c, bool is_write, struct access x) {
     if (x.buffer >= c->tg->buffer_count || x.last > c->tg->buffers[x.buffer].bytes ||
         x.first > x.last || (x.first | x.last) % 4 != 0) {
         fault(c, "buffer", x.buffer, "an access leaves it or is not word-aligned");
@@ -94,8 +85,7 @@ static void add_access(struct checker *c, bool is_write, struct access x)
     }
 }
 
-static void collect_vertices(struct checker *c)
-{
+static void collect_vertices(struct checker *c) {
     for (uint32_t i = 0; i < c->tg->vertex_count; i++) {
         const struct lower_vertex *v = &c->tg->vertices[i];
         uint32_t out;
@@ -111,30 +101,31 @@ static void collect_vertices(struct checker *c)
             }
             bool is_write = w == out || b->kind == BUFFER_SCRATCH;
             uint32_t end = w == out ? word.value + bytes : b->bytes;
-            add_access(c, is_write,
-                (struct access){word.buffer.n, word.value, end, v->time, false, 0});
+            add_access(
+                c, is_write, (struct access){word.buffer.n, word.value, end, v->time, false, 0});
         }
     }
 }
 
-static void collect_moves(struct checker *c)
-{
+static void collect_moves(struct checker *c) {
     const struct tile_graph *tg = c->tg;
     for (uint32_t l = 0; l < tg->level_count; l++) {
         const struct lower_level *level = &tg->levels[l];
         for (uint32_t i = level->move_first; i < level->move_first + level->move_count; i++) {
             const struct lower_move *m = &tg->moves[i];
             uint32_t bytes = 4 * m->words;
-            add_access(c, false,
+            add_access(
+                c, false,
                 (struct access){m->source.n, m->offset, m->offset + bytes, level->time, true, i});
             bool is_own = false;
             for (uint32_t d = 0; d < m->dest_count; d++) {
                 const struct lower_dest *dest = &tg->dests[m->dest_first + d];
                 is_own = is_own || lower_buffer(tg, dest->buffer)->tile.n ==
-                        lower_buffer(tg, m->source)->tile.n;
-                add_access(c, true,
-                    (struct access){dest->buffer.n, dest->offset, dest->offset + bytes,
-                        level->time, true, i});
+                                       lower_buffer(tg, m->source)->tile.n;
+                add_access(
+                    c, true,
+                    (struct access){
+                        dest->buffer.n, dest->offset, dest->offset + bytes, level->time, true, i});
             }
             if (m->words == 0 || m->dest_count == 0 || (is_own && m->dest_count == 1)) {
                 fault(c, "move", i, "is empty or goes to its own tile alone");
@@ -143,8 +134,7 @@ static void collect_moves(struct checker *c)
     }
 }
 
-static int by_buffer(const void *pa, const void *pb)
-{
+static int by_buffer(const void *pa, const void *pb) {
     const struct access *a = pa, *b = pb;
     if (a->buffer != b->buffer) {
         return a->buffer < b->buffer ? -1 : 1;
@@ -155,8 +145,7 @@ static int by_buffer(const void *pa, const void *pb)
     return a->last < b->last ? -1 : a->last > b->last;
 }
 
-static void check_writes(struct checker *c)
-{
+static void check_writes(struct checker *c) {
     const struct tile_graph *tg = c->tg;
     if (c->writes.len > 0) {
         qsort(c->writes.data, c->writes.len, sizeof *c->writes.data, by_buffer);
@@ -179,15 +168,15 @@ static void check_writes(struct checker *c)
     for (uint32_t i = 0; i < tg->buffer_count; i++) {
         const struct lower_buffer *b = &tg->buffers[i];
         bool by_host = b->kind == BUFFER_WEIGHTS || b->kind == BUFFER_ROW ||
-            b->kind == BUFFER_MATRIX || (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
+                       b->kind == BUFFER_MATRIX ||
+                       (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
         if (by_host ? filled[i] != 0 : filled[i] != b->bytes) {
             fault(c, "buffer", i, "not written exactly once");
         }
     }
 }
 
-static void check_reads(struct checker *c)
-{
+static void check_reads(struct checker *c) {
     for (size_t i = 0; i < c->reads.len; i++) {
         const struct access *r = &c->reads.data[i];
         uint32_t complete = c->last_write[r->buffer];
@@ -195,30 +184,27 @@ static void check_reads(struct checker *c)
         bool is_partial = c->tg->buffers[r->buffer].kind == BUFFER_PARTIAL && r->is_move;
         /* What moves of this exchange complete, a later one of its list may send on. */
         bool is_relay = r->is_move && c->by_move[r->buffer] && r->time == complete &&
-            r->move > c->last_move[r->buffer];
+                        r->move > c->last_move[r->buffer];
         bool early = r->is_move ? r->time <= complete : r->time < complete;
-        if ((early || (r->time == complete && c->by_move[r->buffer])) && !is_partial &&
-            !is_relay) {
+        if ((early || (r->time == complete && c->by_move[r->buffer])) && !is_partial && !is_relay) {
             fault(c, "buffer", r->buffer, "read before it is complete");
         }
     }
 }
 
-static void check_shards(struct checker *c)
-{
+static void check_shards(struct checker *c) {
     const struct tile_graph *tg = c->tg;
     const struct plan *p = tg->plan;
     for (uint32_t io = 0; io < p->graph->input_count + p->graph->output_count; io++) {
         bool is_input = io < p->graph->input_count;
         uint32_t at = is_input ? io : io - p->graph->input_count;
-        const struct plan_matrix *x =
-            &p->matrices[is_input ? p->inputs[at] : p->outputs[at]];
+        const struct plan_matrix *x = &p->matrices[is_input ? p->inputs[at] : p->outputs[at]];
         struct lower_span span = is_input ? tg->inputs[at] : tg->outputs[at];
         uint64_t cells = 0;
         for (uint32_t i = span.first; i < span.first + span.count; i++) {
             const struct lower_shard *s = &tg->shards[i];
-            uint64_t own = (uint64_t)(s->row_last - s->row_first) *
-                (s->runs[0].last - s->runs[0].first);
+            uint64_t own =
+                (uint64_t)(s->row_last - s->row_first) * (s->runs[0].last - s->runs[0].first);
             cells += own;
             if (s->row_last > x->rows || s->runs[0].last > x->panels ||
                 lower_buffer(tg, s->buffer)->bytes != 32 * own) {
@@ -231,12 +217,11 @@ static void check_shards(struct checker *c)
     }
 }
 
-static void check_order(struct checker *c)
-{
+static void check_order(struct checker *c) {
     for (uint32_t i = 1; i < c->tg->vertex_count; i++) {
         const struct lower_vertex *a = &c->tg->vertices[i - 1], *b = &c->tg->vertices[i];
         bool good = a->level != b->level ? a->level < b->level
-            : a->time != b->time         ? a->time < b->time
+                    : a->time != b->time ? a->time < b->time
                                          : a->tile.n <= b->tile.n;
         if (!good) {
             fault(c, "vertex", i, "out of order");
@@ -244,8 +229,7 @@ static void check_order(struct checker *c)
     }
 }
 
-int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err *err)
-{
+int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err *err) {
     struct checker c = {.tg = tg, .err = err, .scratch = scratch};
     c.last_write = ARENA_ARRAY(scratch, uint32_t, tg->buffer_count);
     c.by_move = ARENA_ARRAY(scratch, bool, tg->buffer_count);

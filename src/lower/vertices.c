@@ -2,8 +2,7 @@
 #include "lower/lower_internal.h"
 
 struct lower_vertex lower_new_vertex(
-    struct kernel_variant v, uint32_t tile, uint32_t level, uint32_t time, uint32_t step)
-{
+    struct kernel_variant v, uint32_t tile, uint32_t level, uint32_t time, uint32_t step) {
     struct lower_vertex x = {
         .tile = {(uint16_t)tile}, .level = level, .time = time, .step = step, .variant = v};
     for (uint32_t i = 0; i < LOWER_WORDS; i++) {
@@ -13,33 +12,30 @@ struct lower_vertex lower_new_vertex(
 }
 
 void lower_word_buffer(
-    struct lowering *l, struct lower_vertex *v, uint32_t word, struct buffer_id b, uint32_t offset)
-{
+    struct lowering *l, struct lower_vertex *v, uint32_t word, struct buffer_id b,
+    uint32_t offset) {
     v->words[word] = (struct lower_word){b, offset};
     lower_use(l, b, v->time);
 }
 
 void lower_push_vertex(
-    struct lowering *l, struct lower_vertex v, uint32_t word_count, const uint32_t *dims)
-{
+    struct lowering *l, struct lower_vertex v, uint32_t word_count, const uint32_t *dims) {
     v.word_count = word_count;
     v.cycles = kernel_cycles(&v.variant, dims);
     vec_push(l->arena, &l->vertices, v);
 }
 
-static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key)
-{
+static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key) {
     for (struct gathered *g = l->gathered; g != NULL; g = g->next) {
-        if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel && g->m == key->m &&
-            g->n == key->n && g->k == key->k && g->level <= key->level) {
+        if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel &&
+            g->m == key->m && g->n == key->n && g->k == key->k && g->level <= key->level) {
             return g;
         }
     }
     return NULL;
 }
 
-static struct gathered *new_gathered(struct lowering *l, const struct gathered *key)
-{
+static struct gathered *new_gathered(struct lowering *l, const struct gathered *key) {
     struct gathered *g = ARENA_NEW(l->arena, struct gathered);
     *g = *key;
     g->buffers = ARENA_ARRAY(l->arena, struct buffer_id, l->plan->tiles);
@@ -49,10 +45,10 @@ static struct gathered *new_gathered(struct lowering *l, const struct gathered *
 }
 
 /* Operand buffers of a GEMM by tile. */
-static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step)
-{
+static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
-    struct gathered key = {.matrix = s->in[0],
+    struct gathered key = {
+        .matrix = s->in[0],
         .m = s->m,
         .n = s->n,
         .k = s->k,
@@ -69,7 +65,8 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step)
     for (uint32_t i = 0; i < s->m; i++) {
         for (uint32_t kk = 0; kk < s->k; kk++) {
             uint32_t panel = s->in_panel[0];
-            struct need n = {(uint32_t)((uint64_t)s->rows * i / s->m),
+            struct need n = {
+                (uint32_t)((uint64_t)s->rows * i / s->m),
                 (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), panel + s->group_bound[kk],
                 panel + s->group_bound[kk + 1]};
             for (uint32_t j = 0; j < s->n; j++) {
@@ -96,15 +93,13 @@ struct gemm_tile { /* one call of a GEMM and what follows it */
     struct buffer_id x, out;
 };
 
-static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile *g)
-{
+static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile *g) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct step_time *t = &l->times[step];
     uint32_t first = s->panel_bound[g->j], last = s->panel_bound[g->j + 1];
     struct lower_run runs[3] = {
         {first, g->share_first}, {g->share_last, last}, {g->share_first, g->share_last}};
-    struct lower_vertex v =
-        lower_new_vertex(plan_variant(s), g->tile, t->level, t->time, step);
+    struct lower_vertex v = lower_new_vertex(plan_variant(s), g->tile, t->level, t->time, step);
     lower_word_buffer(l, &v, GEMM_X, g->x, 0);
     lower_word_buffer(l, &v, GEMM_W, lower_weights(l, step, g->tile, g->kk, runs, 3), 0);
     if (v.variant.has_bias) {
@@ -125,8 +120,7 @@ static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile 
 
 /* Offset of share [first, ..) of tile other in the partial buffer of g: shares of the others come
  * first in ascending order, without the own one. */
-static uint32_t share_offset(const struct plan_step *s, const struct gemm_tile *g, uint32_t first)
-{
+static uint32_t share_offset(const struct plan_step *s, const struct gemm_tile *g, uint32_t first) {
     uint32_t at = first - s->panel_bound[g->j];
     if (first >= g->share_last && g->share_last > g->share_first) {
         at -= g->share_last - g->share_first;
@@ -134,9 +128,8 @@ static uint32_t share_offset(const struct plan_step *s, const struct gemm_tile *
     return 64 * g->rows * at;
 }
 
-static void reduce_block(
-    struct lowering *l, uint32_t step, const struct gemm_tile *tiles /* k of them */)
-{
+static void
+reduce_block(struct lowering *l, uint32_t step, const struct gemm_tile *tiles /* k of them */) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct step_time *t = &l->times[step];
     for (uint32_t kk = 0; kk < s->k; kk++) {
@@ -151,7 +144,8 @@ static void reduce_block(
         for (uint32_t from = 0; from < s->k; from++) {
             if (from != kk) {
                 struct lower_dest dest = {g->out, slot};
-                lower_add_move(l, t->result_level, tiles[from].out,
+                lower_add_move(
+                    l, t->result_level, tiles[from].out,
                     share_offset(s, &tiles[from], g->share_first), part / 4, &dest, 1);
                 slot += part;
             }
@@ -175,13 +169,11 @@ static void reduce_block(
         lower_word_buffer(l, &v, REDUCE_OUT, out, 0);
         v.words[REDUCE_ROWS].value = g->rows;
         v.words[REDUCE_PANELS].value = panels;
-        lower_push_vertex(
-            l, v, REDUCE_WORDS, (const uint32_t[]){s->k, g->rows, panels});
+        lower_push_vertex(l, v, REDUCE_WORDS, (const uint32_t[]){s->k, g->rows, panels});
     }
 }
 
-static void lower_gemm(struct lowering *l, uint32_t step)
-{
+static void lower_gemm(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct buffer_id *x = gemm_operand(l, step);
     struct gemm_tile *tiles = ARENA_ARRAY(l->arena, struct gemm_tile, s->k);
@@ -212,8 +204,7 @@ static void lower_gemm(struct lowering *l, uint32_t step)
     }
 }
 
-void lower_step(struct lowering *l, uint32_t step)
-{
+void lower_step(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     lower_home_blocks(l, s->out, l->times[step].result_time);
     if (s->kind == PLAN_GEMM) {

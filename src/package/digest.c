@@ -14,30 +14,25 @@ static const struct package_table_row package_tables[PACKAGE_TABLES] = {
 #undef TABLE
 };
 
-const char *package_table_name(enum package_table t)
-{
+const char *package_table_name(enum package_table t) {
     return package_tables[t].name;
 }
 
-const char *package_table_sql(enum package_table t)
-{
+const char *package_table_sql(enum package_table t) {
     return package_tables[t].sql;
 }
 
-static void digest_table(struct digest_ctx *ctx, enum package_table t, uint64_t rows)
-{
+static void digest_table(struct digest_ctx *ctx, enum package_table t, uint64_t rows) {
     digest_text(ctx, package_tables[t].name);
     digest_u64(ctx, rows);
 }
 
-static void digest_meta(struct digest_ctx *ctx, const char *key, const char *value)
-{
+static void digest_meta(struct digest_ctx *ctx, const char *key, const char *value) {
     digest_text(ctx, key);
     digest_text(ctx, value);
 }
 
-static void digest_slices(struct digest_ctx *ctx, const struct package *p)
-{
+static void digest_slices(struct digest_ctx *ctx, const struct package *p) {
     digest_table(ctx, PACKAGE_TABLE_slice, p->slice_count);
     for (uint32_t i = 0; i < p->slice_count; i++) {
         const struct package_slice *s = &p->slices[i];
@@ -59,8 +54,7 @@ static void digest_slices(struct digest_ctx *ctx, const struct package *p)
     }
 }
 
-void package_digest(const struct package *p, struct digest *ret)
-{
+void package_digest(const struct package *p, struct digest *ret) {
     struct digest_ctx *ctx = digest_new();
     digest_table(ctx, PACKAGE_TABLE_binding, p->binding_count);
     for (uint32_t i = 0; i < p->binding_count; i++) {

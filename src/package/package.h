@@ -70,53 +70,53 @@ enum package_call { PACKAGE_INITIALIZE, PACKAGE_RUN, PACKAGE_CALLS };
 /* One host phase of a call: an entry and an exit barrier with transfers in between. */
 struct package_phase {
     enum package_call call;
-    uint32_t index;      /* 0, 1, ... within its call */
-    bool is_output;      /* tile to host */
+    uint32_t index; /* 0, 1, ... within its call */
+    bool is_output; /* tile to host */
 };
 
 /* An affine map between a tensor and one tile's page in one phase (D7). Element (i0..i5) with
  * 0 <= ik < extent[k] lies at tensor element  tensor_offset + sum ik * tensor_stride[k]  and at
  * page byte  page_offset + sum ik * page_stride[k]. Unused dimensions have extent 1, stride 0. */
 struct package_slice {
-    uint32_t binding;    /* index into bindings */
-    uint32_t phase;      /* index into phases */
+    uint32_t binding; /* index into bindings */
+    uint32_t phase;   /* index into phases */
     struct physical_tile tile;
-    uint64_t tensor_offset;                  /* elements */
-    uint32_t page_offset;                    /* bytes */
+    uint64_t tensor_offset; /* elements */
+    uint32_t page_offset;   /* bytes */
     uint32_t extent[TENSOR_MAX_DIMS];
-    int64_t tensor_stride[TENSOR_MAX_DIMS];  /* elements */
-    int32_t page_stride[TENSOR_MAX_DIMS];    /* bytes */
+    int64_t tensor_stride[TENSOR_MAX_DIMS]; /* elements */
+    int32_t page_stride[TENSOR_MAX_DIMS];   /* bytes */
 };
 
 struct package_symbol {
-    int32_t tile;        /* physical, -1 = every tile */
+    int32_t tile; /* physical, -1 = every tile */
     uint32_t addr;
     uint32_t size;
     const char *name;
 };
 
 struct package {
-    const char *target;          /* "ipu21" */
-    const char *compiler_id;     /* 64 hex */
-    const char *key;             /* graph key, 64 hex */
-    const char *options;         /* canonical JSON of the options that change code */
-    uint32_t compute_tiles;      /* --tiles N: the first N logical tiles */
+    const char *target;      /* "ipu21" */
+    const char *compiler_id; /* 64 hex */
+    const char *key;         /* graph key, 64 hex */
+    const char *options;     /* canonical JSON of the options that change code */
+    uint32_t compute_tiles;  /* --tiles N: the first N logical tiles */
     struct package_content *contents;
     uint32_t content_count;
     struct package_segment *segments; /* sorted by (tile, addr) */
     uint32_t segment_count;
     struct package_binding *bindings; /* sorted by (role, ordinal) */
     uint32_t binding_count;
-    struct package_phase *phases;     /* sorted by (call, index) */
+    struct package_phase *phases; /* sorted by (call, index) */
     uint32_t phase_count;
-    struct package_slice *slices;     /* sorted by (phase, tile, page_offset) */
+    struct package_slice *slices; /* sorted by (phase, tile, page_offset) */
     uint32_t slice_count;
-    uint16_t *participants;           /* physical tiles, ascending: rank -> tile */
+    uint16_t *participants; /* physical tiles, ascending: rank -> tile */
     uint32_t participant_count;
-    struct package_symbol *symbols;   /* sorted by (tile, addr, name) */
+    struct package_symbol *symbols; /* sorted by (tile, addr, name) */
     uint32_t symbol_count;
-    const char *report;               /* JSON build report, not in the digest; may be NULL */
-    struct arena *owner;              /* set by package_open(), NULL otherwise */
+    const char *report;  /* JSON build report, not in the digest; may be NULL */
+    struct arena *owner; /* set by package_open(), NULL otherwise */
 };
 
 /* Checks all invariants; reports the first fault with table and row in err->where. */
@@ -124,7 +124,8 @@ int package_verify(const struct package *p, struct err *err);
 /* Writes a new file at path (must not exist). *ret is its digest. */
 int package_write(const struct package *p, const char *path, struct digest *ret, struct err *err);
 /* Reads and verifies. expected may be NULL; otherwise the digest must equal it. */
-int package_open(const char *path, const struct digest *expected, struct package **ret,
+int package_open(
+    const char *path, const struct digest *expected, struct package **ret,
     struct digest *ret_digest, struct err *err);
 void package_free(struct package *p); /* of package_open(); NULL accepted */
 

@@ -21,13 +21,11 @@ const char *package_table_sql(enum package_table t);
  * as 8 bytes, texts and blobs as length and bytes (digest.c). */
 void package_digest(const struct package *p, struct digest *ret);
 
-static inline void package_cleanup_db(sqlite3 **db)
-{
+static inline void package_cleanup_db(sqlite3 **db) {
     sqlite3_close(*db);
 }
 
-static inline void package_cleanup_stmt(sqlite3_stmt **stmt)
-{
+static inline void package_cleanup_stmt(sqlite3_stmt **stmt) {
     sqlite3_finalize(*stmt);
 }
 

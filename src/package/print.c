@@ -8,12 +8,12 @@
 
 static const char *const role_names[] = {"input", "output", "parameter", "profile"};
 
-static void print_interface(const struct package *p, FILE *out)
-{
+static void print_interface(const struct package *p, FILE *out) {
     for (uint32_t i = 0; i < p->binding_count; i++) {
         char shape[96];
         const struct package_binding *b = &p->bindings[i];
-        fprintf(out, "binding %u: %s %u %s %s\n", i, role_names[b->role], b->ordinal,
+        fprintf(
+            out, "binding %u: %s %u %s %s\n", i, role_names[b->role], b->ordinal,
             dtype_name(b->dtype), shape_print(&b->shape, shape, sizeof shape));
     }
     uint32_t s = 0;
@@ -23,15 +23,15 @@ static void print_interface(const struct package *p, FILE *out)
         while (s < p->slice_count && p->slices[s].phase == i) {
             s++;
         }
-        fprintf(out, "phase %u: %s %u %s, %u slices\n", i,
+        fprintf(
+            out, "phase %u: %s %u %s, %u slices\n", i,
             f->call == PACKAGE_INITIALIZE ? "initialize" : "run", f->index,
             f->is_output ? "out" : "in", s - first);
     }
 }
 
 /* First segment index of each tile lies in first[tile], first[TARGET_TILES] is the end. */
-static void index_tiles(const struct package *p, uint32_t first[TARGET_TILES + 1])
-{
+static void index_tiles(const struct package *p, uint32_t first[TARGET_TILES + 1]) {
     uint32_t i = 0;
     for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
         first[tile] = i;
@@ -42,8 +42,7 @@ static void index_tiles(const struct package *p, uint32_t first[TARGET_TILES + 1
     first[TARGET_TILES] = i;
 }
 
-static bool same_image(const struct package *p, const uint32_t *first, uint32_t a, uint32_t b)
-{
+static bool same_image(const struct package *p, const uint32_t *first, uint32_t a, uint32_t b) {
     uint32_t n = first[a + 1] - first[a];
     if (n != first[b + 1] - first[b]) {
         return false;
@@ -58,8 +57,7 @@ static bool same_image(const struct package *p, const uint32_t *first, uint32_t 
     return true;
 }
 
-static void print_image(const struct package *p, const uint32_t *first, uint32_t tile, FILE *out)
-{
+static void print_image(const struct package *p, const uint32_t *first, uint32_t tile, FILE *out) {
     for (uint32_t i = first[tile]; i < first[tile + 1]; i++) {
         const struct package_segment *s = &p->segments[i];
         const struct package_content *c = &p->contents[s->content];
@@ -77,9 +75,9 @@ static void print_image(const struct package *p, const uint32_t *first, uint32_t
     }
 }
 
-int package_print(const struct package *p, FILE *out, struct err *err)
-{
-    fprintf(out, "target %s, compute tiles %u\nkey %s\ncompiler %s\noptions %s\n", p->target,
+int package_print(const struct package *p, FILE *out, struct err *err) {
+    fprintf(
+        out, "target %s, compute tiles %u\nkey %s\ncompiler %s\noptions %s\n", p->target,
         p->compute_tiles, p->key, p->compiler_id, p->options);
     print_interface(p, out);
     uint32_t first[TARGET_TILES + 1];

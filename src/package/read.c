@@ -12,8 +12,8 @@
 
 #include "base/cleanup.h"
 
-#define MAX_FILE_BYTES  (2ull * PACKAGE_MAX_BYTES)
-#define MAX_TEXT_BYTES  (16u << 20)
+#define MAX_FILE_BYTES (2ull * PACKAGE_MAX_BYTES)
+#define MAX_TEXT_BYTES (16u << 20)
 
 struct reader {
     sqlite3 *db;
@@ -22,14 +22,12 @@ struct reader {
     struct err *err;
 };
 
-static int corrupt(struct reader *r, const char *what)
-{
+static int corrupt(struct reader *r, const char *what) {
     return err_at(r->err, ERR_PACKAGE_CORRUPT, r->path, "%s: %s", what, sqlite3_errmsg(r->db));
 }
 
 /* "file:" URI with every byte outside a small set escaped. */
-static char *file_uri(const char *path)
-{
+static char *file_uri(const char *path) {
     size_t n = strlen(path);
     char *uri = malloc(3 * n + 32);
     if (uri == NULL) {
@@ -39,22 +37,22 @@ static char *file_uri(const char *path)
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)path[i];
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-            c == '/' || c == '.' || c == '_' || c == '-';
+                     c == '/' || c == '.' || c == '_' || c == '-';
         out += plain ? sprintf(out, "%c", c) : sprintf(out, "%%%02X", c);
     }
     sprintf(out, "?immutable=1");
     return uri;
 }
 
-static int open_database(struct reader *r)
-{
+static int open_database(struct reader *r) {
     struct stat st;
     if (stat(r->path, &st) < 0) {
         return err_sys(r->err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, errno, "%s", r->path);
     }
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > MAX_FILE_BYTES) {
-        return err_at(r->err, ERR_PACKAGE_CORRUPT, r->path,
-            "not a regular file of at most %llu bytes", (unsigned long long)MAX_FILE_BYTES);
+        return err_at(
+            r->err, ERR_PACKAGE_CORRUPT, r->path, "not a regular file of at most %llu bytes",
+            (unsigned long long)MAX_FILE_BYTES);
     }
     CLEANUP(cleanup_free) char *uri = file_uri(r->path);
     if (uri == NULL) {
@@ -73,13 +71,11 @@ static int open_database(struct reader *r)
     return 0;
 }
 
-static int prepare(struct reader *r, const char *sql, sqlite3_stmt **ret)
-{
+static int prepare(struct reader *r, const char *sql, sqlite3_stmt **ret) {
     return sqlite3_prepare_v2(r->db, sql, -1, ret, NULL) == SQLITE_OK ? 0 : corrupt(r, sql);
 }
 
-static int check_pragma(struct reader *r, const char *name, int expected)
-{
+static int check_pragma(struct reader *r, const char *name, int expected) {
     char sql[64];
     snprintf(sql, sizeof sql, "PRAGMA %s", name);
     CLEANUP(package_cleanup_stmt) sqlite3_stmt *stmt = NULL;
@@ -92,14 +88,13 @@ static int check_pragma(struct reader *r, const char *name, int expected)
     }
     int found = sqlite3_column_int(stmt, 0);
     if (found != expected) {
-        return err_at(r->err, ERR_PACKAGE_CORRUPT, r->path, "%s is %d, expected %d", name, found,
-            expected);
+        return err_at(
+            r->err, ERR_PACKAGE_CORRUPT, r->path, "%s is %d, expected %d", name, found, expected);
     }
     return 0;
 }
 
-static int check_schema(struct reader *r)
-{
+static int check_schema(struct reader *r) {
     CLEANUP(package_cleanup_stmt) sqlite3_stmt *stmt = NULL;
     int e = prepare(r, "SELECT type, name, sql FROM sqlite_schema ORDER BY name", &stmt);
     if (e < 0) {
@@ -115,8 +110,10 @@ static int check_schema(struct reader *r)
         const char *found = step == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 1) : NULL;
         const char *sql = step == SQLITE_ROW ? (const char *)sqlite3_column_text(stmt, 2) : NULL;
         if (type == NULL || found == NULL || sql == NULL || strcmp(type, "table") != 0 ||
-            strcmp(found, name) != 0 || strcmp(sql, package_table_sql((enum package_table)t)) != 0) {
-            return err_at(r->err, ERR_PACKAGE_CORRUPT, r->path,
+            strcmp(found, name) != 0 ||
+            strcmp(sql, package_table_sql((enum package_table)t)) != 0) {
+            return err_at(
+                r->err, ERR_PACKAGE_CORRUPT, r->path,
                 "table '%s' is missing or differs from the schema", name);
         }
     }
@@ -135,15 +132,14 @@ struct rows {
     int error;
 };
 
-static void rows_done(struct rows *s)
-{
+static void rows_done(struct rows *s) {
     sqlite3_finalize(s->stmt);
 }
 
 /* Counts, allocates count elements of size bytes, prepares the ordered SELECT. */
-static int rows_begin(struct rows *s, struct reader *r, enum package_table t, const char *order,
-    uint32_t limit, size_t size, void *ret_array)
-{
+static int rows_begin(
+    struct rows *s, struct reader *r, enum package_table t, const char *order, uint32_t limit,
+    size_t size, void *ret_array) {
     memset(s, 0, sizeof *s);
     s->r = r;
     char sql[128];
@@ -159,7 +155,8 @@ static int rows_begin(struct rows *s, struct reader *r, enum package_table t, co
         }
         int64_t count = sqlite3_column_int64(stmt, 0);
         if (count < 0 || count > limit) {
-            return err_at(r->err, ERR_PACKAGE_CORRUPT, r->path, "%s: %lld rows, at most %u",
+            return err_at(
+                r->err, ERR_PACKAGE_CORRUPT, r->path, "%s: %lld rows, at most %u",
                 package_table_name(t), (long long)count, limit);
         }
         s->count = (uint32_t)count;
@@ -174,43 +171,43 @@ static int rows_begin(struct rows *s, struct reader *r, enum package_table t, co
 }
 
 /* Next row; its first column must equal `id` when id >= 0. */
-static int rows_next(struct rows *s, int64_t id)
-{
+static int rows_next(struct rows *s, int64_t id) {
     if (sqlite3_step(s->stmt) != SQLITE_ROW) {
         return corrupt(s->r, "row");
     }
     if (id >= 0 && sqlite3_column_int64(s->stmt, 0) != id) {
-        return err_at(s->r->err, ERR_PACKAGE_CORRUPT, s->r->path, "row %lld is numbered %lld",
-            (long long)id, (long long)sqlite3_column_int64(s->stmt, 0));
+        return err_at(
+            s->r->err, ERR_PACKAGE_CORRUPT, s->r->path, "row %lld is numbered %lld", (long long)id,
+            (long long)sqlite3_column_int64(s->stmt, 0));
     }
     return 0;
 }
 
 /* A column within [low, high]; the first fault is kept in s->error. */
-static int64_t get_int(struct rows *s, int column, int64_t low, int64_t high)
-{
+static int64_t get_int(struct rows *s, int column, int64_t low, int64_t high) {
     int64_t v = sqlite3_column_int64(s->stmt, column);
     if (sqlite3_column_type(s->stmt, column) != SQLITE_INTEGER || v < low || v > high) {
         if (s->error == 0) {
-            s->error = err_at(s->r->err, ERR_PACKAGE_CORRUPT, s->r->path,
-                "column %s: %lld is outside %lld..%lld", sqlite3_column_name(s->stmt, column),
-                (long long)v, (long long)low, (long long)high);
+            s->error = err_at(
+                s->r->err, ERR_PACKAGE_CORRUPT, s->r->path, "column %s: %lld is outside %lld..%lld",
+                sqlite3_column_name(s->stmt, column), (long long)v, (long long)low,
+                (long long)high);
         }
         return low;
     }
     return v;
 }
 
-static const char *get_text(struct rows *s, int column)
-{
+static const char *get_text(struct rows *s, int column) {
     const char *text = (const char *)sqlite3_column_text(s->stmt, column);
     int n = sqlite3_column_bytes(s->stmt, column);
     char *copy = text != NULL && (int)strlen(text) == n
-        ? arena_try_alloc(s->r->arena, (size_t)n + 1, 1)
-        : NULL;
+                     ? arena_try_alloc(s->r->arena, (size_t)n + 1, 1)
+                     : NULL;
     if (copy == NULL) {
         if (s->error == 0) {
-            s->error = err_at(s->r->err, ERR_PACKAGE_CORRUPT, s->r->path, "column %s: bad text",
+            s->error = err_at(
+                s->r->err, ERR_PACKAGE_CORRUPT, s->r->path, "column %s: bad text",
                 sqlite3_column_name(s->stmt, column));
         }
         return "";
@@ -219,8 +216,7 @@ static const char *get_text(struct rows *s, int column)
     return copy;
 }
 
-static int read_meta(struct reader *r, struct package *p)
-{
+static int read_meta(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
     char *unused;
     int e = rows_begin(&s, r, PACKAGE_TABLE_meta, "key", 5, 1, &unused);
@@ -254,11 +250,11 @@ static int read_meta(struct reader *r, struct package *p)
     return 0;
 }
 
-static int read_bindings(struct reader *r, struct package *p)
-{
+static int read_bindings(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
-    int e = rows_begin(&s, r, PACKAGE_TABLE_binding, "id", PACKAGE_MAX_BINDINGS,
-        sizeof *p->bindings, &p->bindings);
+    int e = rows_begin(
+        &s, r, PACKAGE_TABLE_binding, "id", PACKAGE_MAX_BINDINGS, sizeof *p->bindings,
+        &p->bindings);
     for (uint32_t i = 0; e == 0 && i < s.count; i++) {
         e = rows_next(&s, i);
         if (e < 0) {
@@ -278,8 +274,7 @@ static int read_bindings(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_phases(struct reader *r, struct package *p)
-{
+static int read_phases(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
     int e = rows_begin(
         &s, r, PACKAGE_TABLE_phase, "id", PACKAGE_MAX_PHASES, sizeof *p->phases, &p->phases);
@@ -296,11 +291,11 @@ static int read_phases(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_participants(struct reader *r, struct package *p)
-{
+static int read_participants(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
-    int e = rows_begin(&s, r, PACKAGE_TABLE_participant, "rank", TARGET_TILES,
-        sizeof *p->participants, &p->participants);
+    int e = rows_begin(
+        &s, r, PACKAGE_TABLE_participant, "rank", TARGET_TILES, sizeof *p->participants,
+        &p->participants);
     for (uint32_t i = 0; e == 0 && i < s.count; i++) {
         e = rows_next(&s, i);
         if (e == 0) {
@@ -312,8 +307,7 @@ static int read_participants(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_slices(struct reader *r, struct package *p)
-{
+static int read_slices(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
     int e = rows_begin(
         &s, r, PACKAGE_TABLE_slice, "id", PACKAGE_MAX_SLICES, sizeof *p->slices, &p->slices);
@@ -340,11 +334,11 @@ static int read_slices(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_contents(struct reader *r, struct package *p)
-{
+static int read_contents(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
-    int e = rows_begin(&s, r, PACKAGE_TABLE_content, "id", PACKAGE_MAX_CONTENTS,
-        sizeof *p->contents, &p->contents);
+    int e = rows_begin(
+        &s, r, PACKAGE_TABLE_content, "id", PACKAGE_MAX_CONTENTS, sizeof *p->contents,
+        &p->contents);
     uint64_t total = 0;
     for (uint32_t i = 0; e == 0 && i < s.count; i++) {
         e = rows_next(&s, i);
@@ -356,8 +350,8 @@ static int read_contents(struct reader *r, struct package *p)
         total += (uint64_t)n;
         void *copy = total <= PACKAGE_MAX_BYTES ? arena_try_alloc(r->arena, (size_t)n, 16) : NULL;
         if (copy == NULL || bytes == NULL) {
-            return err_at(r->err, ERR_PACKAGE_CORRUPT, r->path, "content %u is empty or too large",
-                i);
+            return err_at(
+                r->err, ERR_PACKAGE_CORRUPT, r->path, "content %u is empty or too large", i);
         }
         memcpy(copy, bytes, (size_t)n);
         p->contents[i].bytes = copy;
@@ -367,11 +361,11 @@ static int read_contents(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_segments(struct reader *r, struct package *p)
-{
+static int read_segments(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
-    int e = rows_begin(&s, r, PACKAGE_TABLE_segment, "tile, addr", PACKAGE_MAX_SEGMENTS,
-        sizeof *p->segments, &p->segments);
+    int e = rows_begin(
+        &s, r, PACKAGE_TABLE_segment, "tile, addr", PACKAGE_MAX_SEGMENTS, sizeof *p->segments,
+        &p->segments);
     for (uint32_t i = 0; e == 0 && i < s.count; i++) {
         e = rows_next(&s, -1);
         if (e == 0) {
@@ -385,11 +379,10 @@ static int read_segments(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_symbols(struct reader *r, struct package *p)
-{
+static int read_symbols(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
-    int e = rows_begin(&s, r, PACKAGE_TABLE_symbol, "id", PACKAGE_MAX_SEGMENTS, sizeof *p->symbols,
-        &p->symbols);
+    int e = rows_begin(
+        &s, r, PACKAGE_TABLE_symbol, "id", PACKAGE_MAX_SEGMENTS, sizeof *p->symbols, &p->symbols);
     for (uint32_t i = 0; e == 0 && i < s.count; i++) {
         e = rows_next(&s, i);
         if (e == 0) {
@@ -404,8 +397,7 @@ static int read_symbols(struct reader *r, struct package *p)
     return e;
 }
 
-static int read_report(struct reader *r, struct package *p)
-{
+static int read_report(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
     char *unused;
     int e = rows_begin(&s, r, PACKAGE_TABLE_report, "id", 1, 1, &unused);
@@ -417,8 +409,7 @@ static int read_report(struct reader *r, struct package *p)
     return e;
 }
 
-void package_free(struct package *p)
-{
+void package_free(struct package *p) {
     if (p != NULL) {
         arena_done(p->owner);
         free(p->owner);
@@ -426,14 +417,13 @@ void package_free(struct package *p)
     }
 }
 
-static void cleanup_package(struct package **p)
-{
+static void cleanup_package(struct package **p) {
     package_free(*p);
 }
 
-int package_open(const char *path, const struct digest *expected, struct package **ret,
-    struct digest *ret_digest, struct err *err)
-{
+int package_open(
+    const char *path, const struct digest *expected, struct package **ret,
+    struct digest *ret_digest, struct err *err) {
     CLEANUP(cleanup_package) struct package *p = calloc(1, sizeof *p);
     if (p == NULL || (p->owner = calloc(1, sizeof *p->owner)) == NULL) {
         return err_set(err, ERR_NOMEM, NULL);

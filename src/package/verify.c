@@ -9,9 +9,8 @@
 
 #define PAGE 4096u
 
-__attribute__((format(printf, 4, 5))) static int fault(
-    struct err *err, enum package_table t, uint64_t row, const char *format, ...)
-{
+__attribute__((format(printf, 4, 5))) static int
+fault(struct err *err, enum package_table t, uint64_t row, const char *format, ...) {
     char where[64];
     snprintf(where, sizeof where, "%s[%llu]", package_table_name(t), (unsigned long long)row);
     char text[256];
@@ -22,16 +21,15 @@ __attribute__((format(printf, 4, 5))) static int fault(
     return err_at(err, ERR_PACKAGE_CORRUPT, where, "%s", text);
 }
 
-static bool is_hex64(const char *text)
-{
+static bool is_hex64(const char *text) {
     return text != NULL && strlen(text) == DIGEST_HEX &&
-        strspn(text, "0123456789abcdef") == DIGEST_HEX;
+           strspn(text, "0123456789abcdef") == DIGEST_HEX;
 }
 
-static int verify_header(const struct package *p, struct err *err)
-{
+static int verify_header(const struct package *p, struct err *err) {
     if (p->target == NULL || strcmp(p->target, TARGET_NAME) != 0) {
-        return fault(err, PACKAGE_TABLE_meta, 0, "target '%s', expected '%s'",
+        return fault(
+            err, PACKAGE_TABLE_meta, 0, "target '%s', expected '%s'",
             p->target != NULL ? p->target : "", TARGET_NAME);
     }
     if (!is_hex64(p->compiler_id) || !is_hex64(p->key)) {
@@ -41,8 +39,9 @@ static int verify_header(const struct package *p, struct err *err)
         return fault(err, PACKAGE_TABLE_meta, 0, "options missing");
     }
     if (p->compute_tiles < 1 || p->compute_tiles > TARGET_TILES) {
-        return fault(err, PACKAGE_TABLE_meta, 0, "compute_tiles %u, allowed 1..%d",
-            p->compute_tiles, TARGET_TILES);
+        return fault(
+            err, PACKAGE_TABLE_meta, 0, "compute_tiles %u, allowed 1..%d", p->compute_tiles,
+            TARGET_TILES);
     }
     if (p->content_count > PACKAGE_MAX_CONTENTS || p->segment_count > PACKAGE_MAX_SEGMENTS ||
         p->binding_count > PACKAGE_MAX_BINDINGS || p->phase_count > PACKAGE_MAX_PHASES ||
@@ -53,8 +52,7 @@ static int verify_header(const struct package *p, struct err *err)
 }
 
 /* (1) and (2). */
-static int verify_images(const struct package *p, struct err *err)
-{
+static int verify_images(const struct package *p, struct err *err) {
     uint32_t i = 0;
     for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
         uint32_t end = TARGET_LOAD_BASE;
@@ -62,23 +60,27 @@ static int verify_images(const struct package *p, struct err *err)
         while (i < p->segment_count && p->segments[i].tile.n == tile) {
             const struct package_segment *s = &p->segments[i];
             if (s->content >= p->content_count) {
-                return fault(err, PACKAGE_TABLE_segment, i, "content %u does not exist", s->content);
+                return fault(
+                    err, PACKAGE_TABLE_segment, i, "content %u does not exist", s->content);
             }
             uint32_t size = p->contents[s->content].size;
             if (size == 0 || size % 4 != 0 || s->addr % 4 != 0) {
-                return fault(err, PACKAGE_TABLE_segment, i,
+                return fault(
+                    err, PACKAGE_TABLE_segment, i,
                     "segment of %u bytes at 0x%x: both must be multiples of 4, size not 0", size,
                     s->addr);
             }
             if (is_first ? s->addr != TARGET_LOAD_BASE : s->addr < end) {
-                return fault(err, PACKAGE_TABLE_segment, i, is_first
-                        ? "lowest segment of tile %u at 0x%x, expected 0x%x"
-                        : "segment of tile %u at 0x%x starts before 0x%x", tile, s->addr, end);
+                return fault(
+                    err, PACKAGE_TABLE_segment, i,
+                    is_first ? "lowest segment of tile %u at 0x%x, expected 0x%x"
+                             : "segment of tile %u at 0x%x starts before 0x%x",
+                    tile, s->addr, end);
             }
             if (s->addr > TARGET_LOAD_END || size > TARGET_LOAD_END - s->addr) {
-                return fault(err, PACKAGE_TABLE_segment, i,
-                    "segment of tile %u ends at 0x%llx, limit 0x%x", tile,
-                    (unsigned long long)s->addr + size, TARGET_LOAD_END);
+                return fault(
+                    err, PACKAGE_TABLE_segment, i, "segment of tile %u ends at 0x%llx, limit 0x%x",
+                    tile, (unsigned long long)s->addr + size, TARGET_LOAD_END);
             }
             end = s->addr + size;
             is_first = false;
@@ -89,22 +91,23 @@ static int verify_images(const struct package *p, struct err *err)
         }
     }
     if (i != p->segment_count) {
-        return fault(err, PACKAGE_TABLE_segment, i, "tile %u is out of order or does not exist",
+        return fault(
+            err, PACKAGE_TABLE_segment, i, "tile %u is out of order or does not exist",
             p->segments[i].tile.n);
     }
     return 0;
 }
 
-static int verify_interface(const struct package *p, struct err *err)
-{
+static int verify_interface(const struct package *p, struct err *err) {
     for (uint32_t i = 0; i < p->binding_count; i++) {
         const struct package_binding *b = &p->bindings[i];
         const struct package_binding *last = i > 0 ? &p->bindings[i - 1] : NULL;
         uint32_t expected = last != NULL && last->role == b->role ? last->ordinal + 1 : 0;
         if (b->role > PACKAGE_PROFILE || (last != NULL && b->role < last->role) ||
             b->ordinal != expected) {
-            return fault(err, PACKAGE_TABLE_binding, i, "role %d ordinal %u out of order",
-                (int)b->role, b->ordinal);
+            return fault(
+                err, PACKAGE_TABLE_binding, i, "role %d ordinal %u out of order", (int)b->role,
+                b->ordinal);
         }
         uint64_t elements, bytes;
         if (b->dtype == DTYPE_NONE || b->dtype >= DTYPE_COUNT || b->shape.rank < 0 ||
@@ -120,7 +123,8 @@ static int verify_interface(const struct package *p, struct err *err)
         uint32_t expected = last != NULL && last->call == f->call ? last->index + 1 : 0;
         if (f->call >= PACKAGE_CALLS || (last != NULL && f->call < last->call) ||
             f->index != expected || (f->call == PACKAGE_INITIALIZE && f->is_output)) {
-            return fault(err, PACKAGE_TABLE_phase, i, "call %d phase %u out of order or direction",
+            return fault(
+                err, PACKAGE_TABLE_phase, i, "call %d phase %u out of order or direction",
                 (int)f->call, f->index);
         }
         if (last != NULL && last->call == f->call && last->is_output && !f->is_output) {
@@ -130,15 +134,15 @@ static int verify_interface(const struct package *p, struct err *err)
     for (uint32_t i = 0; i < p->participant_count; i++) {
         if (p->participants[i] >= TARGET_TILES ||
             (i > 0 && p->participants[i] <= p->participants[i - 1])) {
-            return fault(err, PACKAGE_TABLE_participant, i, "tile %u out of order or range",
+            return fault(
+                err, PACKAGE_TABLE_participant, i, "tile %u out of order or range",
                 p->participants[i]);
         }
     }
     return 0;
 }
 
-static bool is_participant(const struct package *p, uint16_t tile)
-{
+static bool is_participant(const struct package *p, uint16_t tile) {
     uint32_t low = 0, high = p->participant_count;
     while (low < high) {
         uint32_t mid = (low + high) / 2;
@@ -153,9 +157,8 @@ static bool is_participant(const struct package *p, uint16_t tile)
 
 /* Lowest and highest value of offset + sum i*stride, exact in 64 bits because extents are checked
  * to at most 2^20 and strides to 2^40. */
-static bool span(int64_t offset, const struct package_slice *s, bool is_page, int64_t *low,
-    int64_t *high)
-{
+static bool
+span(int64_t offset, const struct package_slice *s, bool is_page, int64_t *low, int64_t *high) {
     *low = *high = offset;
     for (int k = 0; k < TENSOR_MAX_DIMS; k++) {
         int64_t stride = is_page ? s->page_stride[k] : s->tensor_stride[k];
@@ -170,13 +173,13 @@ static bool span(int64_t offset, const struct package_slice *s, bool is_page, in
 }
 
 static int verify_slice_fields(
-    const struct package *p, uint32_t i, uint64_t elements, uint32_t size, struct err *err)
-{
+    const struct package *p, uint32_t i, uint64_t elements, uint32_t size, struct err *err) {
     const struct package_slice *s = &p->slices[i];
     const struct package_slice *last = i > 0 ? &p->slices[i - 1] : NULL;
-    if (last != NULL && (s->phase < last->phase || (s->phase == last->phase &&
-            (s->tile.n < last->tile.n || (s->tile.n == last->tile.n &&
-                s->page_offset <= last->page_offset))))) {
+    if (last != NULL && (s->phase < last->phase ||
+                         (s->phase == last->phase &&
+                          (s->tile.n < last->tile.n ||
+                           (s->tile.n == last->tile.n && s->page_offset <= last->page_offset))))) {
         return fault(err, PACKAGE_TABLE_slice, i, "out of order");
     }
     if (!is_participant(p, s->tile.n)) {
@@ -186,7 +189,8 @@ static int verify_slice_fields(
     if (s->tensor_offset > INT64_MAX / 2 ||
         !span((int64_t)s->tensor_offset, s, false, &low, &high) || low < 0 ||
         (uint64_t)high >= elements) {
-        return fault(err, PACKAGE_TABLE_slice, i, "map leaves the tensor of %llu elements",
+        return fault(
+            err, PACKAGE_TABLE_slice, i, "map leaves the tensor of %llu elements",
             (unsigned long long)elements);
     }
     if (!span(s->page_offset, s, true, &low, &high) || low < 0 || high + size > PAGE) {
@@ -194,8 +198,9 @@ static int verify_slice_fields(
     }
     enum package_role role = p->bindings[s->binding].role;
     const struct package_phase *f = &p->phases[s->phase];
-    bool ok = role == PACKAGE_PARAMETER ? f->call == PACKAGE_INITIALIZE
-                                        : f->call == PACKAGE_RUN && f->is_output == (role != PACKAGE_INPUT);
+    bool ok = role == PACKAGE_PARAMETER
+                  ? f->call == PACKAGE_INITIALIZE
+                  : f->call == PACKAGE_RUN && f->is_output == (role != PACKAGE_INPUT);
     return ok ? 0
               : fault(err, PACKAGE_TABLE_slice, i, "binding's role does not belong in that phase");
 }
@@ -205,11 +210,10 @@ struct coverage {
     uint64_t *remaining; /* per binding: elements not seen yet */
     uint64_t *elements;
     uint32_t count;
-    uint8_t page[PAGE];  /* bytes in use by the present (phase, tile) */
+    uint8_t page[PAGE]; /* bytes in use by the present (phase, tile) */
 };
 
-static void coverage_done(struct coverage *c)
-{
+static void coverage_done(struct coverage *c) {
     for (uint32_t i = 0; c->seen != NULL && i < c->count; i++) {
         free(c->seen[i]);
     }
@@ -218,8 +222,7 @@ static void coverage_done(struct coverage *c)
     free(c->elements);
 }
 
-static int coverage_init(struct coverage *c, const struct package *p, struct err *err)
-{
+static int coverage_init(struct coverage *c, const struct package *p, struct err *err) {
     memset(c, 0, sizeof *c);
     c->count = p->binding_count;
     c->seen = calloc(c->count + 1, sizeof *c->seen);
@@ -241,8 +244,7 @@ static int coverage_init(struct coverage *c, const struct package *p, struct err
 }
 
 /* (4) and (5) for one slice: every element it maps, with its page bytes. */
-static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, struct err *err)
-{
+static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, struct err *err) {
     const struct package_slice *s = &p->slices[i];
     uint32_t size = (uint32_t)dtype_bytes(p->bindings[s->binding].dtype);
     bool is_output = p->phases[s->phase].is_output;
@@ -256,12 +258,13 @@ static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, 
             *seen |= bit;
             c->remaining[s->binding]--;
         } else if (is_output) {
-            return fault(err, PACKAGE_TABLE_slice, i, "element %lld is written twice",
-                (long long)element);
+            return fault(
+                err, PACKAGE_TABLE_slice, i, "element %lld is written twice", (long long)element);
         }
         for (uint32_t b = 0; b < size; b++) {
             if (c->page[byte + b] != 0) {
-                return fault(err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice",
+                return fault(
+                    err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice",
                     (long long)byte + b);
             }
             c->page[byte + b] = 1;
@@ -283,8 +286,7 @@ static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, 
     }
 }
 
-static int verify_slices(struct coverage *c, const struct package *p, struct err *err)
-{
+static int verify_slices(struct coverage *c, const struct package *p, struct err *err) {
     for (uint32_t i = 0; i < p->slice_count; i++) {
         const struct package_slice *s = &p->slices[i];
         if (s->binding >= p->binding_count || s->phase >= p->phase_count) {
@@ -304,15 +306,15 @@ static int verify_slices(struct coverage *c, const struct package *p, struct err
     }
     for (uint32_t i = 0; i < p->binding_count; i++) {
         if (c->remaining[i] != 0) {
-            return fault(err, PACKAGE_TABLE_binding, i, "%llu of %llu elements are in no slice",
+            return fault(
+                err, PACKAGE_TABLE_binding, i, "%llu of %llu elements are in no slice",
                 (unsigned long long)c->remaining[i], (unsigned long long)c->elements[i]);
         }
     }
     return 0;
 }
 
-int package_verify(const struct package *p, struct err *err)
-{
+int package_verify(const struct package *p, struct err *err) {
     int r = verify_header(p, err);
     r = r < 0 ? r : verify_images(p, err);
     r = r < 0 ? r : verify_interface(p, err);

@@ -18,24 +18,22 @@ struct writer {
     int failed; /* first -ERR_x */
 };
 
-static void writer_fail(struct writer *w, const char *what)
-{
+static void writer_fail(struct writer *w, const char *what) {
     if (w->failed == 0) {
         bool is_full = sqlite3_errcode(w->db) == SQLITE_FULL;
-        w->failed = err_set(w->err, is_full ? ERR_DISK_FULL : ERR_IO, "package: %s: %s", what,
+        w->failed = err_set(
+            w->err, is_full ? ERR_DISK_FULL : ERR_IO, "package: %s: %s", what,
             sqlite3_errmsg(w->db));
     }
 }
 
-static void writer_exec(struct writer *w, const char *sql)
-{
+static void writer_exec(struct writer *w, const char *sql) {
     if (w->failed == 0 && sqlite3_exec(w->db, sql, NULL, NULL, NULL) != SQLITE_OK) {
         writer_fail(w, sql);
     }
 }
 
-static void writer_table(struct writer *w, enum package_table t, int columns)
-{
+static void writer_table(struct writer *w, enum package_table t, int columns) {
     char sql[256];
     int n = snprintf(sql, sizeof sql, "INSERT INTO %s VALUES (", package_table_name(t));
     for (int i = 0; i < columns; i++) {
@@ -50,31 +48,28 @@ static void writer_table(struct writer *w, enum package_table t, int columns)
     }
 }
 
-static void put_int(struct writer *w, int64_t v)
-{
+static void put_int(struct writer *w, int64_t v) {
     if (w->failed == 0 && sqlite3_bind_int64(w->stmt, ++w->column, v) != SQLITE_OK) {
         writer_fail(w, "bind");
     }
 }
 
-static void put_text(struct writer *w, const char *v)
-{
+static void put_text(struct writer *w, const char *v) {
     if (w->failed == 0 &&
         sqlite3_bind_text(w->stmt, ++w->column, v, -1, SQLITE_STATIC) != SQLITE_OK) {
         writer_fail(w, "bind");
     }
 }
 
-static void put_blob(struct writer *w, const uint8_t *bytes, uint32_t n)
-{
-    if (w->failed == 0 && sqlite3_bind_blob(w->stmt, ++w->column, n > 0 ? bytes : (const void *)"",
-                              (int)n, SQLITE_STATIC) != SQLITE_OK) {
+static void put_blob(struct writer *w, const uint8_t *bytes, uint32_t n) {
+    if (w->failed == 0 && sqlite3_bind_blob(
+                              w->stmt, ++w->column, n > 0 ? bytes : (const void *)"", (int)n,
+                              SQLITE_STATIC) != SQLITE_OK) {
         writer_fail(w, "bind");
     }
 }
 
-static void put_row(struct writer *w)
-{
+static void put_row(struct writer *w) {
     if (w->failed == 0) {
         if (sqlite3_step(w->stmt) != SQLITE_DONE) {
             writer_fail(w, "insert");
@@ -84,12 +79,15 @@ static void put_row(struct writer *w)
     w->column = 0;
 }
 
-static void write_meta(struct writer *w, const struct package *p)
-{
+static void write_meta(struct writer *w, const struct package *p) {
     char tiles[16];
     snprintf(tiles, sizeof tiles, "%u", p->compute_tiles);
-    const char *rows[][2] = {{"compiler_id", p->compiler_id}, {"compute_tiles", tiles},
-        {"key", p->key}, {"options", p->options}, {"target", p->target}};
+    const char *rows[][2] = {
+        {"compiler_id", p->compiler_id},
+        {"compute_tiles", tiles},
+        {"key", p->key},
+        {"options", p->options},
+        {"target", p->target}};
     writer_table(w, PACKAGE_TABLE_meta, 2);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         put_text(w, rows[i][0]);
@@ -98,8 +96,7 @@ static void write_meta(struct writer *w, const struct package *p)
     }
 }
 
-static void write_interface(struct writer *w, const struct package *p)
-{
+static void write_interface(struct writer *w, const struct package *p) {
     writer_table(w, PACKAGE_TABLE_binding, 5 + TENSOR_MAX_DIMS);
     for (uint32_t i = 0; i < p->binding_count; i++) {
         const struct package_binding *b = &p->bindings[i];
@@ -149,8 +146,7 @@ static void write_interface(struct writer *w, const struct package *p)
     }
 }
 
-static void write_images(struct writer *w, const struct package *p)
-{
+static void write_images(struct writer *w, const struct package *p) {
     writer_table(w, PACKAGE_TABLE_content, 2);
     for (uint32_t i = 0; i < p->content_count; i++) {
         put_int(w, i);
@@ -182,8 +178,7 @@ static void write_images(struct writer *w, const struct package *p)
     }
 }
 
-int package_write(const struct package *p, const char *path, struct digest *ret, struct err *err)
-{
+int package_write(const struct package *p, const char *path, struct digest *ret, struct err *err) {
     int r = package_verify(p, err);
     if (r < 0) {
         return err_wrap(err, "package to write");
@@ -203,7 +198,8 @@ int package_write(const struct package *p, const char *path, struct digest *ret,
     struct writer w = {.db = db, .err = err};
     char pragma[128];
     writer_exec(&w, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA page_size=4096;");
-    snprintf(pragma, sizeof pragma, "PRAGMA application_id=%d; PRAGMA user_version=%d;",
+    snprintf(
+        pragma, sizeof pragma, "PRAGMA application_id=%d; PRAGMA user_version=%d;",
         PACKAGE_APPLICATION_ID, PACKAGE_VERSION);
     writer_exec(&w, pragma);
     writer_exec(&w, "BEGIN");

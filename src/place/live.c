@@ -14,39 +14,33 @@ struct raw_pairs {
     VEC(struct raw_pair) list;
 };
 
-bool place_lives_overlap(const struct lower_buffer *a, const struct lower_buffer *b)
-{
+bool place_lives_overlap(const struct lower_buffer *a, const struct lower_buffer *b) {
     return a->born <= b->dies && b->born <= a->dies;
 }
 
-uint32_t place_unit_start(uint32_t addr)
-{
+uint32_t place_unit_start(uint32_t addr) {
     uint32_t unit = addr < TARGET_REGION1 ? TARGET_ELEMENT_BYTES : 2 * TARGET_ELEMENT_BYTES;
     return addr & ~(unit - 1);
 }
 
-uint32_t place_unit_end(uint32_t addr)
-{
+uint32_t place_unit_end(uint32_t addr) {
     uint32_t unit = addr < TARGET_REGION1 ? TARGET_ELEMENT_BYTES : 2 * TARGET_ELEMENT_BYTES;
     return (addr & ~(unit - 1)) + unit;
 }
 
-bool place_share_unit(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes)
-{
+bool place_share_unit(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes) {
     return place_unit_start(a) < place_unit_end(b + b_bytes - 1) &&
-        place_unit_start(b) < place_unit_end(a + a_bytes - 1);
+           place_unit_start(b) < place_unit_end(a + a_bytes - 1);
 }
 
-static void add_pair(struct raw_pairs *r, struct arena *a, uint32_t x, uint32_t y, bool is_hard)
-{
+static void add_pair(struct raw_pairs *r, struct arena *a, uint32_t x, uint32_t y, bool is_hard) {
     if (x != y) {
         vec_push(a, &r->list, (struct raw_pair){x, y, is_hard});
         vec_push(a, &r->list, (struct raw_pair){y, x, is_hard});
     }
 }
 
-static void kernel_needs(struct placement *p, struct arena *a, struct raw_pairs *pairs)
-{
+static void kernel_needs(struct placement *p, struct arena *a, struct raw_pairs *pairs) {
     const struct tile_graph *tg = p->tg;
     struct kernel_variant last = {.id = KERNEL_COUNT};
     struct kernel_operand operands[6];
@@ -80,8 +74,7 @@ struct endpoint {
     uint32_t tile, buffer;
 };
 
-static int by_endpoint(const void *pa, const void *pb)
-{
+static int by_endpoint(const void *pa, const void *pb) {
     const struct endpoint *a = pa, *b = pb;
     if (a->tile != b->tile) {
         return a->tile < b->tile ? -1 : 1;
@@ -89,8 +82,7 @@ static int by_endpoint(const void *pa, const void *pb)
     return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
-static uint32_t unique(struct endpoint *e, uint32_t count)
-{
+static uint32_t unique(struct endpoint *e, uint32_t count) {
     uint32_t kept = 0;
     if (count > 0) {
         qsort(e, count, sizeof *e, by_endpoint);
@@ -105,8 +97,7 @@ static uint32_t unique(struct endpoint *e, uint32_t count)
 
 /* Sent and received buffers of one phase on one tile; a loopback needs them apart. */
 static void phase_needs(
-    struct placement *p, struct arena *a, struct raw_pairs *pairs, const struct lower_level *l)
-{
+    struct placement *p, struct arena *a, struct raw_pairs *pairs, const struct lower_level *l) {
     const struct tile_graph *tg = p->tg;
     uint32_t dests = 0;
     for (uint32_t i = l->move_first; i < l->move_first + l->move_count; i++) {
@@ -141,8 +132,7 @@ static void phase_needs(
     }
 }
 
-static void index_pairs(struct placement *p, struct arena *a, const struct raw_pairs *raw)
-{
+static void index_pairs(struct placement *p, struct arena *a, const struct raw_pairs *raw) {
     uint32_t buffers = p->tg->buffer_count;
     p->pair_first = ARENA_ARRAY(a, uint32_t, (size_t)buffers + 1);
     p->pairs = ARENA_ARRAY(a, struct place_pair, raw->list.len);
@@ -159,8 +149,7 @@ static void index_pairs(struct placement *p, struct arena *a, const struct raw_p
     }
 }
 
-static void group_by_tile(struct placement *p, struct arena *a)
-{
+static void group_by_tile(struct placement *p, struct arena *a) {
     const struct tile_graph *tg = p->tg;
     p->tile_first = ARENA_ARRAY(a, uint32_t, TARGET_TILES + 1);
     p->by_tile = ARENA_ARRAY(a, struct buffer_id, tg->buffer_count);
@@ -176,8 +165,7 @@ static void group_by_tile(struct placement *p, struct arena *a)
     }
 }
 
-void place_requirements(struct placement *p, struct arena *a)
-{
+void place_requirements(struct placement *p, struct arena *a) {
     const struct tile_graph *tg = p->tg;
     p->need = ARENA_ARRAY(a, struct place_need, tg->buffer_count);
     for (uint32_t i = 0; i < tg->buffer_count; i++) {

@@ -14,7 +14,7 @@ struct placer {
     struct placement *p;
     struct interval *blocked; /* room for the largest tile */
     struct buffer_id *order;
-    bool *is_placed;          /* by buffer */
+    bool *is_placed; /* by buffer */
 };
 
 struct order_key {
@@ -23,8 +23,7 @@ struct order_key {
     bool by_size;
 };
 
-static int by_order(const void *pa, const void *pb)
-{
+static int by_order(const void *pa, const void *pb) {
     const struct order_key *a = pa, *b = pb;
     bool a_stays = a->dies == LOWER_FOREVER, b_stays = b->dies == LOWER_FOREVER;
     if (a_stays != b_stays) {
@@ -42,8 +41,7 @@ static int by_order(const void *pa, const void *pb)
     return a->id.n < b->id.n ? -1 : a->id.n > b->id.n;
 }
 
-static int by_first(const void *pa, const void *pb)
-{
+static int by_first(const void *pa, const void *pb) {
     const struct interval *a = pa, *b = pb;
     if (a->first != b->first) {
         return a->first < b->first ? -1 : 1;
@@ -51,33 +49,30 @@ static int by_first(const void *pa, const void *pb)
     return a->last < b->last ? -1 : a->last > b->last;
 }
 
-static uint32_t round_up(uint32_t v, uint32_t align)
-{
+static uint32_t round_up(uint32_t v, uint32_t align) {
     return (v + align - 1) & ~(align - 1);
 }
 
-static uint32_t total_bytes(const struct placement *p, struct buffer_id b)
-{
+static uint32_t total_bytes(const struct placement *p, struct buffer_id b) {
     return p->tg->buffers[b.n].bytes + p->need[b.n].tail;
 }
 
 /* Intervals that buffer b may not touch. */
-static uint32_t collect_blocked(struct placer *q, struct buffer_id b, bool with_soft)
-{
+static uint32_t collect_blocked(struct placer *q, struct buffer_id b, bool with_soft) {
     const struct placement *p = q->p;
     const struct lower_buffer *x = &p->tg->buffers[b.n];
     uint32_t count = 0;
     for (uint32_t i = p->tile_first[x->tile.n]; i < p->tile_first[x->tile.n + 1]; i++) {
         struct buffer_id o = p->by_tile[i];
         if (q->is_placed[o.n] && place_lives_overlap(x, &p->tg->buffers[o.n])) {
-            q->blocked[count++] =
-                (struct interval){p->addr[o.n], p->addr[o.n] + total_bytes(p, o)};
+            q->blocked[count++] = (struct interval){p->addr[o.n], p->addr[o.n] + total_bytes(p, o)};
         }
     }
     for (uint32_t i = p->pair_first[b.n]; i < p->pair_first[b.n + 1]; i++) {
         struct buffer_id o = p->pairs[i].other;
         if (q->is_placed[o.n] && (p->pairs[i].is_hard || with_soft)) {
-            q->blocked[count++] = (struct interval){place_unit_start(p->addr[o.n]),
+            q->blocked[count++] = (struct interval){
+                place_unit_start(p->addr[o.n]),
                 place_unit_end(p->addr[o.n] + total_bytes(p, o) - 1)};
         }
     }
@@ -88,9 +83,9 @@ static uint32_t collect_blocked(struct placer *q, struct buffer_id b, bool with_
 }
 
 /* Lowest address in [lo, hi) with (address + offset) aligned; 0 when there is none. */
-static uint32_t find_gap(const struct interval *blocked, uint32_t count, uint32_t lo, uint32_t hi,
-    uint32_t bytes, uint32_t align, uint32_t offset)
-{
+static uint32_t find_gap(
+    const struct interval *blocked, uint32_t count, uint32_t lo, uint32_t hi, uint32_t bytes,
+    uint32_t align, uint32_t offset) {
     uint32_t at = round_up(lo + offset, align) - offset;
     for (uint32_t i = 0; i < count; i++) {
         if (blocked[i].first >= at + bytes) {
@@ -103,9 +98,9 @@ static uint32_t find_gap(const struct interval *blocked, uint32_t count, uint32_
     return at >= lo && at <= hi && bytes <= hi - at ? at : 0;
 }
 
-static void region_range(const struct placement *p, const struct lower_buffer *x, int region,
-    uint32_t *ret_lo, uint32_t *ret_hi)
-{
+static void region_range(
+    const struct placement *p, const struct lower_buffer *x, int region, uint32_t *ret_lo,
+    uint32_t *ret_hi) {
     if (region == 1) {
         *ret_lo = TARGET_REGION1 + p->options.shift;
         *ret_hi = x->is_literal ? *ret_lo : TARGET_LOAD_END;
@@ -117,8 +112,7 @@ static void region_range(const struct placement *p, const struct lower_buffer *x
     *ret_hi = x->is_literal ? p->options.literal_limit : TARGET_REGION1;
 }
 
-static bool try_region(struct placer *q, struct buffer_id b, int region, uint32_t count)
-{
+static bool try_region(struct placer *q, struct buffer_id b, int region, uint32_t count) {
     struct placement *p = q->p;
     const struct lower_buffer *x = &p->tg->buffers[b.n];
     uint32_t lo, hi;
@@ -141,8 +135,7 @@ static bool try_region(struct placer *q, struct buffer_id b, int region, uint32_
     return true;
 }
 
-static bool place_buffer(struct placer *q, struct buffer_id b)
-{
+static bool place_buffer(struct placer *q, struct buffer_id b) {
     enum kernel_memory memory = q->p->need[b.n].memory;
     enum buffer_kind kind = q->p->tg->buffers[b.n].kind;
     int first = memory == MEMORY_REGION1 || kind == BUFFER_PARTIAL ? 1 : 0;
@@ -157,8 +150,7 @@ static bool place_buffer(struct placer *q, struct buffer_id b)
 }
 
 static bool place_tile(
-    struct placer *q, uint32_t tile, bool by_size, struct arena *a, struct buffer_id *ret_failed)
-{
+    struct placer *q, uint32_t tile, bool by_size, struct arena *a, struct buffer_id *ret_failed) {
     struct placement *p = q->p;
     uint32_t first = p->tile_first[tile];
     uint32_t count = p->tile_first[tile + 1] - first;
@@ -182,8 +174,7 @@ static bool place_tile(
 }
 
 /* Tile, class, bytes asked and free, and the largest buffers that live with the failed one. */
-static int explain(struct placer *q, struct buffer_id failed, struct err *err)
-{
+static int explain(struct placer *q, struct buffer_id failed, struct err *err) {
     const struct placement *p = q->p;
     const struct lower_buffer *x = &p->tg->buffers[failed.n];
     uint64_t live = 0;
@@ -210,17 +201,18 @@ static int explain(struct placer *q, struct buffer_id failed, struct err *err)
     region_range(p, &any, 0, &lo0, &hi0);
     region_range(p, &any, 1, &lo1, &hi1);
     uint32_t room = (p->need[failed.n].memory != MEMORY_REGION1 ? hi0 - lo0 : 0) +
-        (p->need[failed.n].memory != MEMORY_REGION0 ? hi1 - lo1 : 0);
+                    (p->need[failed.n].memory != MEMORY_REGION0 ? hi1 - lo1 : 0);
     char list[160] = "";
     size_t used = 0;
     for (int k = 0; k < 3 && largest[k].n != NO_BUFFER.n; k++) {
         const struct lower_buffer *b = &p->tg->buffers[largest[k].n];
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s of step %d: %u bytes",
-            k > 0 ? ", " : "", buffer_kind_name(b->kind),
-            b->step == PLAN_NONE ? -1 : (int)b->step, b->bytes);
+        used += (size_t)snprintf(
+            list + used, sizeof list - used, "%s%s of step %d: %u bytes", k > 0 ? ", " : "",
+            buffer_kind_name(b->kind), b->step == PLAN_NONE ? -1 : (int)b->step, b->bytes);
     }
     uint64_t missing = live > room ? live - room : 0;
-    return err_set(err, ERR_DOES_NOT_FIT,
+    return err_set(
+        err, ERR_DOES_NOT_FIT,
         "tile %u (logical %u): no room for %u bytes of %s in %s; %llu bytes live together, %u are "
         "there, %llu too many%s; largest: %s",
         target_physical(x->tile).n, x->tile.n, total_bytes(p, failed), buffer_kind_name(x->kind),
@@ -229,31 +221,30 @@ static int explain(struct placer *q, struct buffer_id failed, struct err *err)
         list);
 }
 
-static void measure(struct placement *p)
-{
+static void measure(struct placement *p) {
     for (uint32_t i = 0; i < p->tg->buffer_count; i++) {
         struct buffer_id b = {i};
         uint32_t end = p->addr[i] + total_bytes(p, b);
         if (p->addr[i] < TARGET_REGION1) {
-            p->peak0 = end - p->options.data_base > p->peak0 ? end - p->options.data_base : p->peak0;
+            p->peak0 =
+                end - p->options.data_base > p->peak0 ? end - p->options.data_base : p->peak0;
         } else {
             p->peak1 = end - TARGET_REGION1 > p->peak1 ? end - TARGET_REGION1 : p->peak1;
         }
         for (uint32_t k = p->pair_first[i]; k < p->pair_first[i + 1]; k++) {
             uint32_t o = p->pairs[k].other.n;
             if (!p->pairs[k].is_hard && o > i &&
-                place_share_unit(p->addr[i], p->tg->buffers[i].bytes, p->addr[o],
-                    p->tg->buffers[o].bytes)) {
-                p->pressure +=
-                    (uint64_t)p->tg->buffers[i].bytes * p->tg->buffers[o].bytes;
+                place_share_unit(
+                    p->addr[i], p->tg->buffers[i].bytes, p->addr[o], p->tg->buffers[o].bytes)) {
+                p->pressure += (uint64_t)p->tg->buffers[i].bytes * p->tg->buffers[o].bytes;
             }
         }
     }
 }
 
-int place_build(const struct tile_graph *tg, const struct place_options *options,
-    struct arena *a, struct placement **ret, struct err *err)
-{
+int place_build(
+    const struct tile_graph *tg, const struct place_options *options, struct arena *a,
+    struct placement **ret, struct err *err) {
     struct placement *p = ARENA_NEW(a, struct placement);
     p->tg = tg;
     p->options = *options;

@@ -31,10 +31,11 @@
 #define PLACE_MIN_ALIGN 32u /* panels have 32 bytes a row; weights 256 are 8-aligned by it */
 
 struct place_options {
-    uint32_t data_base;              /* first data byte of region 0, element-aligned */
-    const uint8_t *overflow_elements; /* by logical tile: taken by code from data_base on; or NULL */
-    uint32_t shift;                  /* of region 1's start, a multiple of 4096 below 32 KiB */
-    uint32_t literal_limit;          /* first address that an image may not reach */
+    uint32_t data_base; /* first data byte of region 0, element-aligned */
+    const uint8_t
+        *overflow_elements; /* by logical tile: taken by code from data_base on; or NULL */
+    uint32_t shift;         /* of region 1's start, a multiple of 4096 below 32 KiB */
+    uint32_t literal_limit; /* first address that an image may not reach */
 };
 
 struct place_need { /* what kernels ask of a buffer */
@@ -51,19 +52,20 @@ struct place_pair {
 struct placement {
     const struct tile_graph *tg; /* borrowed */
     struct place_options options;
-    uint32_t *addr;              /* by buffer */
-    struct place_need *need;     /* by buffer */
-    uint32_t *pair_first;        /* by buffer, buffer_count + 1: its range of pairs */
+    uint32_t *addr;          /* by buffer */
+    struct place_need *need; /* by buffer */
+    uint32_t *pair_first;    /* by buffer, buffer_count + 1: its range of pairs */
     struct place_pair *pairs;
-    uint32_t *tile_first;        /* by logical tile + 1: its range of by_tile */
-    struct buffer_id *by_tile;   /* buffers grouped by tile, ascending ids */
-    uint32_t peak0, peak1;       /* highest used offset in each region over all tiles */
-    uint64_t pressure;           /* sum of sent x received bytes that share a unit */
+    uint32_t *tile_first;      /* by logical tile + 1: its range of by_tile */
+    struct buffer_id *by_tile; /* buffers grouped by tile, ascending ids */
+    uint32_t peak0, peak1;     /* highest used offset in each region over all tiles */
+    uint64_t pressure;         /* sum of sent x received bytes that share a unit */
 };
 
 /* -ERR_DOES_NOT_FIT names the physical tile, the class, the bytes and the largest buffers. */
-int place_build(const struct tile_graph *tg, const struct place_options *options,
-    struct arena *a, struct placement **ret, struct err *err);
+int place_build(
+    const struct tile_graph *tg, const struct place_options *options, struct arena *a,
+    struct placement **ret, struct err *err);
 int place_verify(const struct placement *p, struct err *err);
 void place_print(const struct placement *p, FILE *out);
 

@@ -7,24 +7,23 @@ struct checker {
     uint32_t faults;
 };
 
-static void fault(struct checker *c, uint32_t buffer, const char *text)
-{
+static void fault(struct checker *c, uint32_t buffer, const char *text) {
     if (c->faults++ == 0) {
-        err_set(c->err, ERR_INTERNAL, "place: buffer %u at 0x%x on logical tile %u: %s", buffer,
+        err_set(
+            c->err, ERR_INTERNAL, "place: buffer %u at 0x%x on logical tile %u: %s", buffer,
             c->p->addr[buffer], c->p->tg->buffers[buffer].tile.n, text);
     }
 }
 
-static void check_buffer(struct checker *c, uint32_t i)
-{
+static void check_buffer(struct checker *c, uint32_t i) {
     const struct placement *p = c->p;
     const struct lower_buffer *b = &p->tg->buffers[i];
     uint32_t at = p->addr[i];
     uint32_t end = at + b->bytes + p->need[i].tail;
     uint32_t elements =
         p->options.overflow_elements != NULL ? p->options.overflow_elements[b->tile.n] : 0;
-    bool in0 = at >= p->options.data_base + elements * TARGET_ELEMENT_BYTES &&
-        end <= TARGET_REGION1;
+    bool in0 =
+        at >= p->options.data_base + elements * TARGET_ELEMENT_BYTES && end <= TARGET_REGION1;
     bool in1 = at >= TARGET_REGION1 && end <= TARGET_LOAD_END;
     if (!in0 && !in1) {
         fault(c, i, "outside the data ranges");
@@ -41,16 +40,15 @@ static void check_buffer(struct checker *c, uint32_t i)
     }
     for (uint32_t k = p->pair_first[i]; k < p->pair_first[i + 1]; k++) {
         uint32_t o = p->pairs[k].other.n;
-        if (p->pairs[k].is_hard &&
-            place_share_unit(at, b->bytes + p->need[i].tail, p->addr[o],
-                p->tg->buffers[o].bytes + p->need[o].tail)) {
+        if (p->pairs[k].is_hard && place_share_unit(
+                                       at, b->bytes + p->need[i].tail, p->addr[o],
+                                       p->tg->buffers[o].bytes + p->need[o].tail)) {
             fault(c, i, "shares a memory unit with a buffer that it must not meet");
         }
     }
 }
 
-int place_verify(const struct placement *p, struct err *err)
-{
+int place_verify(const struct placement *p, struct err *err) {
     struct checker c = {.p = p, .err = err};
     for (uint32_t i = 0; i < p->tg->buffer_count; i++) {
         check_buffer(&c, i);

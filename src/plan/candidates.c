@@ -13,8 +13,7 @@ struct dist_entry {
     struct plan_dist dist;
 };
 
-const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count)
-{
+const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count) {
     uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)count + 1);
     for (uint32_t i = 0; i <= count; i++) {
         bound[i] = (uint32_t)((uint64_t)total * i / count);
@@ -22,8 +21,7 @@ const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count)
     return bound;
 }
 
-static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *key)
-{
+static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *key) {
     for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
         if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
             e->k == key->k && e->parts == key->parts && e->is_operand == key->is_operand) {
@@ -33,8 +31,7 @@ static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *
     return NULL;
 }
 
-static void fill_result(struct arena *a, struct dist_entry *e)
-{
+static void fill_result(struct arena *a, struct dist_entry *e) {
     const uint32_t *outer = dist_bounds(a, e->panels, e->n);
     uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)e->n * e->k + 1);
     uint16_t *column_tile = ARENA_ARRAY(a, uint16_t, (size_t)e->n * e->k);
@@ -59,8 +56,7 @@ static void fill_result(struct arena *a, struct dist_entry *e)
     e->dist = (struct plan_dist){e->m, count, dist_bounds(a, e->rows, e->m), bound, tile};
 }
 
-static void fill_operand(struct arena *a, struct dist_entry *e)
-{
+static void fill_operand(struct arena *a, struct dist_entry *e) {
     uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)e->m * e->k);
     for (uint32_t i = 0; i < e->m; i++) {
         for (uint32_t kk = 0; kk < e->k; kk++) {
@@ -71,19 +67,17 @@ static void fill_operand(struct arena *a, struct dist_entry *e)
         e->m, e->k, dist_bounds(a, e->rows, e->m), dist_bounds(a, e->panels, e->k), tile};
 }
 
-bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b)
-{
+bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b) {
     if (a == b) {
         return true;
     }
     return a != NULL && b != NULL && a->m == b->m && a->n == b->n &&
-        memcmp(a->row_bound, b->row_bound, sizeof *a->row_bound * (a->m + 1)) == 0 &&
-        memcmp(a->panel_bound, b->panel_bound, sizeof *a->panel_bound * (a->n + 1)) == 0 &&
-        memcmp(a->tile, b->tile, sizeof *a->tile * a->m * a->n) == 0;
+           memcmp(a->row_bound, b->row_bound, sizeof *a->row_bound * (a->m + 1)) == 0 &&
+           memcmp(a->panel_bound, b->panel_bound, sizeof *a->panel_bound * (a->n + 1)) == 0 &&
+           memcmp(a->tile, b->tile, sizeof *a->tile * a->m * a->n) == 0;
 }
 
-static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry key)
-{
+static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry key) {
     struct dist_entry *e = find(pool, &key);
     if (e != NULL) {
         return &e->dist;
@@ -108,27 +102,25 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
 }
 
 const struct plan_dist *dist_grid(
-    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k)
-{
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k) {
     return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, k, 1, false, {0}});
 }
 
 const struct plan_dist *dist_operand(
-    struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k)
-{
+    struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
     return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, true, {0}});
 }
 
-const struct plan_dist *dist_heads(struct dist_pool *pool, uint32_t rows, uint32_t panels,
-    uint32_t batches, uint32_t heads, uint32_t parts)
-{
-    return intern(pool,
+const struct plan_dist *dist_heads(
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
+    uint32_t parts) {
+    return intern(
+        pool,
         (struct dist_entry){NULL, rows, panels, batches * parts, heads, 1, parts, false, {0}});
 }
 
-const struct plan_dist *dist_rows16(
-    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m)
-{
+const struct plan_dist *
+dist_rows16(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m) {
     const struct plan_dist *base = dist_grid(pool, cost_ceil(rows, 16), panels, m, 1, 1);
     uint32_t *bound = ARENA_ARRAY(pool->arena, uint32_t, (size_t)m + 1);
     for (uint32_t i = 0; i <= m; i++) {
@@ -141,14 +133,12 @@ const struct plan_dist *dist_rows16(
 }
 
 /* The least number of parts after `parts` whose largest part is smaller; 0 when there is none. */
-static uint32_t next_cut(uint32_t total, uint32_t parts)
-{
+static uint32_t next_cut(uint32_t total, uint32_t parts) {
     uint32_t largest = cost_ceil(total, parts);
     return largest <= 1 ? 0 : cost_ceil(total, largest - 1);
 }
 
-uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit)
-{
+uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit) {
     uint32_t count = 0;
     for (uint32_t m = 1; m != 0 && m <= tiles; m = next_cut(rows, m)) {
         if (count == limit) {
@@ -160,8 +150,7 @@ uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t li
 }
 
 /* Keeps ret[] sorted by (score, m, n, k) and at most `limit` long. */
-static uint32_t menu_insert(struct grid *ret, uint32_t count, uint32_t limit, struct grid g)
-{
+static uint32_t menu_insert(struct grid *ret, uint32_t count, uint32_t limit, struct grid g) {
     if (count == limit && ret[count - 1].score <= g.score) {
         return count;
     }
@@ -174,19 +163,17 @@ static uint32_t menu_insert(struct grid *ret, uint32_t count, uint32_t limit, st
     return count;
 }
 
-static uint64_t grid_score(const struct plan_step *s, const struct grid *g)
-{
+static uint64_t grid_score(const struct plan_step *s, const struct grid *g) {
     uint64_t exchange, compute;
     cost_gemm_reduce(s, g, &exchange, &compute);
     uint64_t operand =
         (uint64_t)cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k) * 8 + PLAN_START_EVENTS;
     return cost_gemm_compute(s, g, true) + exchange + compute +
-        (g->n > 1 ? operand + PLAN_SYNC_CYCLES : 0);
+           (g->n > 1 ? operand + PLAN_SYNC_CYCLES : 0);
 }
 
 uint32_t plan_gemm_menu(
-    const struct plan_step *s, uint32_t tiles, struct grid *ret, uint32_t limit, uint64_t *work)
-{
+    const struct plan_step *s, uint32_t tiles, struct grid *ret, uint32_t limit, uint64_t *work) {
     uint32_t count = 0;
     uint32_t small = limit / 5; /* places kept for the grids that need least memory */
     struct grid least[16];
@@ -213,8 +200,8 @@ uint32_t plan_gemm_menu(
     for (uint32_t i = 0; i < least_count; i++) {
         bool is_listed = false;
         for (uint32_t j = 0; j < count; j++) {
-            is_listed = is_listed ||
-                (ret[j].m == least[i].m && ret[j].n == least[i].n && ret[j].k == least[i].k);
+            is_listed = is_listed || (ret[j].m == least[i].m && ret[j].n == least[i].n &&
+                                      ret[j].k == least[i].k);
         }
         if (!is_listed && count < limit) {
             least[i].score = grid_score(s, &least[i]);
@@ -226,9 +213,9 @@ uint32_t plan_gemm_menu(
 
 /* ---- What a block of a result needs of the operands ------------------------------------------ */
 
-void plan_product_block(const struct plan_step *s, const struct plan_dist *dist, uint32_t i,
-    uint32_t j, uint32_t *ret_batch, uint32_t *ret_head)
-{
+void plan_product_block(
+    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j,
+    uint32_t *ret_batch, uint32_t *ret_head) {
     const struct plan_product *p = &s->product;
     uint32_t block = dist->row_bound[i] / p->a_rows;
     *ret_batch = p->out_panels > 0 ? block : block / p->heads;
@@ -236,8 +223,7 @@ void plan_product_block(const struct plan_step *s, const struct plan_dist *dist,
 }
 
 static struct plan_need product_need(
-    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o)
-{
+    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o) {
     const struct plan_product *p = &s->product;
     uint32_t b, h;
     plan_product_block(s, dist, i, j, &b, &h);
@@ -254,30 +240,27 @@ static struct plan_need product_need(
     }
     uint32_t panel = s->in_panel[o] + (in_heads ? h * p->head_panels[o] : 0);
     uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;
-    uint32_t panels = in_heads         ? p->head_panels[o]
-        : o == 1 && !p->is_turned ? wide
-                                  : s->groups;
+    uint32_t panels = in_heads ? p->head_panels[o] : o == 1 && !p->is_turned ? wide : s->groups;
     return (struct plan_need){first, last, panel, panel + panels};
 }
 
-struct plan_need plan_need(
-    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o)
-{
+struct plan_need
+plan_need(const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o) {
     if (s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION) {
         return product_need(s, dist, i, j, o);
     }
     if (s->kind == PLAN_TURN) { /* its rows are the operand's columns */
-        return (struct plan_need){0, s->columns, dist->row_bound[i] / 16,
-            (dist->row_bound[i + 1] + 15) / 16};
+        return (struct plan_need){
+            0, s->columns, dist->row_bound[i] / 16, (dist->row_bound[i + 1] + 15) / 16};
     }
     uint32_t first = s->in_panel[o];
-    return (struct plan_need){dist->row_bound[i], dist->row_bound[i + 1],
-        first + dist->panel_bound[j], first + dist->panel_bound[j + 1]};
+    return (struct plan_need){
+        dist->row_bound[i], dist->row_bound[i + 1], first + dist->panel_bound[j],
+        first + dist->panel_bound[j + 1]};
 }
 
 /* Index of a bound, count + 1 when it is none. */
-static uint32_t find_bound(const uint32_t *bound, uint32_t count, uint32_t value)
-{
+static uint32_t find_bound(const uint32_t *bound, uint32_t count, uint32_t value) {
     uint32_t low = 0, high = count;
     while (low < high) {
         uint32_t mid = (low + high) / 2;
@@ -290,9 +273,9 @@ static uint32_t find_bound(const uint32_t *bound, uint32_t count, uint32_t value
     return bound[low] == value ? low : count + 1;
 }
 
-bool plan_is_home(const struct plan_step *s, const struct plan_dist *dist, int o,
-    const struct plan_dist *source)
-{
+bool plan_is_home(
+    const struct plan_step *s, const struct plan_dist *dist, int o,
+    const struct plan_dist *source) {
     for (uint32_t i = 0; i < dist->m; i++) {
         for (uint32_t j = 0; j < dist->n; j++) {
             struct plan_need n = plan_need(s, dist, i, j, o);

@@ -3,13 +3,11 @@
  * kernels' own formulas. The estimate ranks; the schedule of each finalist decides. */
 #include "plan/plan_internal.h"
 
-uint32_t cost_ceil(uint32_t a, uint32_t b)
-{
+uint32_t cost_ceil(uint32_t a, uint32_t b) {
     return (a + b - 1) / b;
 }
 
-static uint32_t largest_part(const uint32_t *bound, uint32_t count)
-{
+static uint32_t largest_part(const uint32_t *bound, uint32_t count) {
     uint32_t largest = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t part = bound[i + 1] - bound[i];
@@ -18,9 +16,8 @@ static uint32_t largest_part(const uint32_t *bound, uint32_t count)
     return largest;
 }
 
-uint64_t cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m,
-    uint32_t k)
-{
+uint64_t
+cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m, uint32_t k) {
     uint32_t source_rows = largest_part(source->row_bound, source->m);
     uint32_t source_panels = largest_part(source->panel_bound, source->n);
     uint32_t want_rows = cost_ceil(rows, m);
@@ -40,8 +37,7 @@ uint64_t cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panel
     return (in > out ? in : out) + PLAN_START_EVENTS;
 }
 
-uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool w_region1)
-{
+uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool w_region1) {
     struct plan_step chosen = *s;
     chosen.k = g->k;
     chosen.w_region1 = w_region1;
@@ -51,9 +47,9 @@ uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool
     return kernel_cycles(&v, dims);
 }
 
-void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange,
-    uint64_t *ret_compute)
-{
+void cost_gemm_reduce(
+    const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange,
+    uint64_t *ret_compute) {
     *ret_exchange = 0;
     *ret_compute = 0;
     if (g->k == 1) {
@@ -73,14 +69,14 @@ void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t 
     *ret_compute = kernel_cycles(&v, dims);
 }
 
-struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g)
-{
+struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g) {
     uint64_t rows = cost_ceil(s->rows, g->m);
     uint64_t panels = cost_ceil(s->panels, g->n);
     uint64_t groups = cost_ceil(s->groups, g->k);
     uint64_t x = 32 * rows * groups + 64;
     uint64_t result = 32 * rows * panels;
-    struct footprint f = {.resident = 512 * groups * panels + 32 * panels,
+    struct footprint f = {
+        .resident = 512 * groups * panels + 32 * panels,
         .region1 = kernel_gemm_scratch_bytes((uint32_t)rows) + 128};
     if (g->k > 1) {
         uint64_t reducers = g->k < panels ? g->k : panels;
@@ -93,8 +89,7 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
     return f;
 }
 
-uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows)
-{
+uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows) {
     const struct plan_product *p = &s->product;
     struct kernel_variant v = plan_variant(s);
     if (s->kind == PLAN_PRODUCT) {
@@ -104,37 +99,31 @@ uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows)
     return s->kind == PLAN_ATTENTION ? kernel_scratch_bytes(&v, p->b_rows) + 64ull : 0;
 }
 
-uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels)
-{
+uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels) {
     struct kernel_variant v = plan_variant(s);
     uint32_t elements = rows * panels; /* in units of 16 */
     const struct plan_product *p = &s->product;
     switch (s->kind) {
     case PLAN_ADD:
     case PLAN_UNARY:
-    case PLAN_MAP:
-        return kernel_cycles(&v, (const uint32_t[]){elements});
+    case PLAN_MAP: return kernel_cycles(&v, (const uint32_t[]){elements});
     case PLAN_ADD_ROW:
     case PLAN_BINARY:
-    case PLAN_BINARY_ROW:
-        return kernel_cycles(&v, (const uint32_t[]){rows, panels});
+    case PLAN_BINARY_ROW: return kernel_cycles(&v, (const uint32_t[]){rows, panels});
     case PLAN_SOFTMAX:
-    case PLAN_NORM:
-        return kernel_cycles(&v, (const uint32_t[]){rows, s->columns});
-    case PLAN_TURN:
-        return kernel_cycles(&v, (const uint32_t[]){s->columns, rows});
+    case PLAN_NORM: return kernel_cycles(&v, (const uint32_t[]){rows, s->columns});
+    case PLAN_TURN: return kernel_cycles(&v, (const uint32_t[]){s->columns, rows});
     case PLAN_PRODUCT: {
         struct kernel_variant r = plan_relayout_variant(s);
         uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;
         uint32_t b_columns = p->is_turned ? s->inner : 16 * wide;
         return kernel_cycles(&r, (const uint32_t[]){p->b_rows, b_columns}) +
-            kernel_cycles(&v, (const uint32_t[]){rows, s->groups, wide});
+               kernel_cycles(&v, (const uint32_t[]){rows, s->groups, wide});
     }
     case PLAN_ATTENTION:
         return kernel_cycles(&v, (const uint32_t[]){rows, p->b_rows, p->out_panels});
     case PLAN_GEMM:
-    case PLAN_KINDS:
-        break;
+    case PLAN_KINDS: break;
     }
     return 0;
 }

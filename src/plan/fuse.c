@@ -6,52 +6,40 @@
 
 #include <string.h>
 
-bool fuse_is_constant(const struct fuser *f, struct value_id v)
-{
+bool fuse_is_constant(const struct fuser *f, struct value_id v) {
     return f->g->values[f->view[v.n].root].kind == VALUE_INITIALIZER;
 }
 
-struct value_id fuse_root_of(const struct fuser *f, struct value_id v)
-{
+struct value_id fuse_root_of(const struct fuser *f, struct value_id v) {
     return (struct value_id){f->view[v.n].root};
 }
 
-bool fuse_act(const struct graph_node *n, enum kernel_act *ret)
-{
+bool fuse_act(const struct graph_node *n, enum kernel_act *ret) {
     switch (n->op) {
-    case GRAPH_OP_Relu:
-        *ret = ACT_RELU;
-        return true;
-    case GRAPH_OP_Tanh:
-        *ret = ACT_TANH;
-        return true;
-    case GRAPH_OP_Sigmoid:
-        *ret = ACT_SIGMOID;
-        return true;
+    case GRAPH_OP_Relu: *ret = ACT_RELU; return true;
+    case GRAPH_OP_Tanh: *ret = ACT_TANH; return true;
+    case GRAPH_OP_Sigmoid: *ret = ACT_SIGMOID; return true;
     case GRAPH_OP_Gelu: {
         const char *approximate = graph_attr(n, "approximate")->s;
-        *ret = approximate != NULL && strcmp(approximate, "tanh") == 0 ? ACT_GELU_TANH
-                                                                       : ACT_GELU_ERF;
+        *ret =
+            approximate != NULL && strcmp(approximate, "tanh") == 0 ? ACT_GELU_TANH : ACT_GELU_ERF;
         return true;
     }
-    default:
-        return false;
+    default: return false;
     }
 }
 
 /* All axes but the last are 1, the last one is 1 or `columns`. */
-bool fuse_is_row(const struct fuser *f, struct value_id v, uint32_t columns)
-{
+bool fuse_is_row(const struct fuser *f, struct value_id v, uint32_t columns) {
     uint64_t rows, own;
     struct value_id root = fuse_root_of(f, v);
     fuse_matrix_shape(&f->g->values[root.n].shape, &rows, &own);
     return fuse_is_constant(f, v) && rows == 1 && (own == columns || own == 1) &&
-        f->g->values[root.n].dtype == DTYPE_FLOAT16;
+           f->g->values[root.n].dtype == DTYPE_FLOAT16;
 }
 
 /* A constant of one element whose value the compiler knows. */
-bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret)
-{
+bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret) {
     const struct graph_value *x = &f->g->values[f->view[v.n].root];
     uint64_t rows, columns;
     fuse_matrix_shape(&x->shape, &rows, &columns);
@@ -63,13 +51,13 @@ bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret)
     return true;
 }
 
-static int check_value(
-    const struct fuser *f, const struct graph_node *n, struct value_id v, struct err *err)
-{
+static int
+check_value(const struct fuser *f, const struct graph_node *n, struct value_id v, struct err *err) {
     const struct graph_value *value = &f->g->values[v.n];
     if (value->dtype != DTYPE_FLOAT16) {
         char text[160];
-        snprintf(text, sizeof text, "'%.100s' is %s, only float16 is supported", value->name,
+        snprintf(
+            text, sizeof text, "'%.100s' is %s, only float16 is supported", value->name,
             dtype_name(value->dtype));
         return fuse_node_error(n, ERR_DTYPE, err, text);
     }
@@ -77,24 +65,28 @@ static int check_value(
     fuse_matrix_shape(&value->shape, &rows, &columns);
     if (rows == 0 || columns == 0 || rows > PLAN_MAX_ROWS || columns > PLAN_MAX_COLUMNS) {
         char text[192];
-        snprintf(text, sizeof text, "'%.60s' has %llu rows of %llu columns, supported are 1 to %u "
-            "rows and 1 to %u columns", value->name, (unsigned long long)rows,
-            (unsigned long long)columns, PLAN_MAX_ROWS, PLAN_MAX_COLUMNS);
+        snprintf(
+            text, sizeof text,
+            "'%.60s' has %llu rows of %llu columns, supported are 1 to %u "
+            "rows and 1 to %u columns",
+            value->name, (unsigned long long)rows, (unsigned long long)columns, PLAN_MAX_ROWS,
+            PLAN_MAX_COLUMNS);
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, text);
     }
     return 0;
 }
 
-uint32_t fuse_panels(uint32_t columns, uint32_t unit)
-{
+uint32_t fuse_panels(uint32_t columns, uint32_t unit) {
     return columns / unit * ((unit + 15) / 16) + (columns % unit + 15) / 16;
 }
 
-static uint32_t add_matrix(struct fuser *f, enum plan_matrix_kind kind, struct value_id v,
-    uint32_t rows, uint32_t columns, uint32_t unit)
-{
-    vec_push(f->arena, &f->matrices,
-        (struct plan_matrix){.kind = kind,
+static uint32_t add_matrix(
+    struct fuser *f, enum plan_matrix_kind kind, struct value_id v, uint32_t rows, uint32_t columns,
+    uint32_t unit) {
+    vec_push(
+        f->arena, &f->matrices,
+        (struct plan_matrix){
+            .kind = kind,
             .value = v,
             .rows = rows,
             .columns = columns,
@@ -105,8 +97,7 @@ static uint32_t add_matrix(struct fuser *f, enum plan_matrix_kind kind, struct v
 }
 
 /* The matrix of an operand's root, an input's made on first sight; a constant's for this use. */
-uint32_t fuse_operand(struct fuser *f, struct value_id v)
-{
+uint32_t fuse_operand(struct fuser *f, struct value_id v) {
     struct value_id root = fuse_root_of(f, v);
     struct fuse_root *r = &f->root[root.n];
     if (fuse_is_constant(f, v)) {
@@ -122,9 +113,8 @@ uint32_t fuse_operand(struct fuser *f, struct value_id v)
 }
 
 /* The only reader of v, or NULL when it has several, is an output or is read through a view. */
-static const struct graph_node *only_reader(
-    const struct fuser *f, struct value_id v, uint32_t *ret_node)
-{
+static const struct graph_node *
+only_reader(const struct fuser *f, struct value_id v, uint32_t *ret_node) {
     const struct fuse_root *r = &f->root[f->view[v.n].root];
     if (r->uses != 1 || r->reader.n == NO_NODE.n || !fuse_is_whole(f, v)) {
         return NULL;
@@ -141,15 +131,13 @@ static const struct graph_node *only_reader(
 }
 
 /* The result of n is the whole matrix of a value of these columns. */
-static bool keeps_shape(const struct fuser *f, const struct graph_node *n, struct value_id v)
-{
+static bool keeps_shape(const struct fuser *f, const struct graph_node *n, struct value_id v) {
     const struct fuse_root *a = &f->root[f->view[v.n].root], *b = &f->root[n->outputs[0].n];
     return fuse_is_whole(f, n->outputs[0]) && a->rows == b->rows && a->columns == b->columns;
 }
 
 /* Follows single readers from *v: first a row addition, then an activation. */
-void fuse_absorb(struct fuser *f, struct plan_step *s, struct value_id *v, bool take_row)
-{
+void fuse_absorb(struct fuser *f, struct plan_step *s, struct value_id *v, bool take_row) {
     uint32_t at = 0;
     const struct graph_node *n = only_reader(f, *v, &at);
     if (take_row && n != NULL && n->op == GRAPH_OP_Add && keeps_shape(f, n, *v)) {
@@ -169,9 +157,9 @@ void fuse_absorb(struct fuser *f, struct plan_step *s, struct value_id *v, bool 
     }
 }
 
-struct plan_step fuse_new_step(enum plan_kind kind, uint32_t node)
-{
-    return (struct plan_step){.kind = kind,
+struct plan_step fuse_new_step(enum plan_kind kind, uint32_t node) {
+    return (struct plan_step){
+        .kind = kind,
         .node = {node},
         .in = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
         .weights = NO_VALUE,
@@ -182,8 +170,7 @@ struct plan_step fuse_new_step(enum plan_kind kind, uint32_t node)
 }
 
 /* What the columns that fill up panels hold after a step. */
-static enum plan_padding padding_of(const struct fuser *f, const struct plan_step *s)
-{
+static enum plan_padding padding_of(const struct fuser *f, const struct plan_step *s) {
     enum plan_padding worst = PADDING_ZERO;
     for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] != PLAN_NONE && f->matrices.data[s->in[o]].padding > worst) {
@@ -202,25 +189,18 @@ static enum plan_padding padding_of(const struct fuser *f, const struct plan_ste
         break;
     case PLAN_ADD:
     case PLAN_ADD_ROW:
-    case PLAN_UNARY:
-        break;
-    default: /* make their padding anew */
-        worst = PADDING_ZERO;
-        break;
+    case PLAN_UNARY: break;
+    default: /* make their padding anew */ worst = PADDING_ZERO; break;
     }
     bool has_none = s->unit % 16 == 0;
-    return has_none ? PADDING_ZERO
-        : moves_zero && worst == PADDING_ZERO ? PADDING_FINITE
-                                              : worst;
+    return has_none ? PADDING_ZERO : moves_zero && worst == PADDING_ZERO ? PADDING_FINITE : worst;
 }
 
-uint32_t fuse_push_inner(struct fuser *f, struct plan_step s)
-{
+uint32_t fuse_push_inner(struct fuser *f, struct plan_step s) {
     return fuse_push_step(f, s, NO_VALUE);
 }
 
-uint32_t fuse_push_step(struct fuser *f, struct plan_step s, struct value_id result)
-{
+uint32_t fuse_push_step(struct fuser *f, struct plan_step s, struct value_id result) {
     struct value_id named = result.n != NO_VALUE.n ? result : f->g->nodes[s.node.n].outputs[0];
     s.out = add_matrix(f, PLAN_COMPUTED, named, s.rows, s.columns, s.unit);
     if (result.n != NO_VALUE.n) {
@@ -240,21 +220,22 @@ uint32_t fuse_push_step(struct fuser *f, struct plan_step s, struct value_id res
 }
 
 /* Operand o: a computed value that must show its rows and columns plainly, a window perhaps. */
-int fuse_take_plain(struct fuser *f, const struct graph_node *n, struct plan_step *s, int o,
-    struct value_id v, struct err *err)
-{
+int fuse_take_plain(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, int o, struct value_id v,
+    struct err *err) {
     const struct fuse_view *w = &f->view[v.n];
     if (w->form != VIEW_PLAIN) {
         return fuse_node_error(
-            n, ERR_UNSUPPORTED_OP, err, "an operand lies in heads or turned, which only products "
+            n, ERR_UNSUPPORTED_OP, err,
+            "an operand lies in heads or turned, which only products "
             "and attention can read");
     }
     s->in[o] = fuse_operand(f, v);
     const struct plan_matrix *x = &f->matrices.data[s->in[o]];
     uint32_t end;
     bool good = fuse_column_panel(x, w->first, &s->in_panel[o]) &&
-        ((w->first + w->columns) % x->unit == 0 ||
-            fuse_column_panel(x, w->first + w->columns, &end));
+                ((w->first + w->columns) % x->unit == 0 ||
+                 fuse_column_panel(x, w->first + w->columns, &end));
     if (!good) {
         return fuse_node_error(
             n, ERR_UNSUPPORTED_OP, err, "a part of the columns does not start at a multiple of 16");
@@ -269,8 +250,7 @@ int fuse_take_plain(struct fuser *f, const struct graph_node *n, struct plan_ste
 
 /* ---- The walk -------------------------------------------------------------------------------- */
 
-static int check_operands(struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int check_operands(struct fuser *f, const struct graph_node *n, struct err *err) {
     for (uint32_t i = 0; i < n->input_count; i++) {
         bool is_exponent = n->op == GRAPH_OP_Pow && i == 1;
         if (n->inputs[i].n != NO_VALUE.n && !is_exponent &&
@@ -281,22 +261,18 @@ static int check_operands(struct fuser *f, const struct graph_node *n, struct er
     return 0;
 }
 
-static bool has_steps(enum graph_op op)
-{
+static bool has_steps(enum graph_op op) {
     switch (op) {
     case GRAPH_OP_MatMul:
     case GRAPH_OP_Gemm:
     case GRAPH_OP_Attention:
     case GRAPH_OP_Softmax:
-    case GRAPH_OP_LayerNormalization:
-        return true;
-    default:
-        return fuse_is_elementwise(op);
+    case GRAPH_OP_LayerNormalization: return true;
+    default: return fuse_is_elementwise(op);
     }
 }
 
-static int fuse_node(struct fuser *f, uint32_t at, struct err *err)
-{
+static int fuse_node(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     if (!has_steps(n->op)) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the compiler has no kernel for it");
@@ -311,30 +287,25 @@ static int fuse_node(struct fuser *f, uint32_t at, struct err *err)
         if (fuse_is_constant(f, n->inputs[1])) {
             return fuse_gemm(f, at, err);
         }
-        return n->op == GRAPH_OP_MatMul
-            ? fuse_product(f, at, err)
-            : fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the second operand must be an "
-                                                          "initializer");
-    case GRAPH_OP_Attention:
-        return fuse_attention(f, at, err);
-    case GRAPH_OP_Softmax:
-        return fuse_softmax(f, at, err);
-    case GRAPH_OP_LayerNormalization:
-        return fuse_norm(f, at, err);
+        return n->op == GRAPH_OP_MatMul ? fuse_product(f, at, err)
+                                        : fuse_node_error(
+                                              n, ERR_UNSUPPORTED_OP, err,
+                                              "the second operand must be an "
+                                              "initializer");
+    case GRAPH_OP_Attention: return fuse_attention(f, at, err);
+    case GRAPH_OP_Softmax: return fuse_softmax(f, at, err);
+    case GRAPH_OP_LayerNormalization: return fuse_norm(f, at, err);
     case GRAPH_OP_Add:
     case GRAPH_OP_Sub:
     case GRAPH_OP_Mul:
     case GRAPH_OP_Div:
     case GRAPH_OP_Max:
-    case GRAPH_OP_Min:
-        return fuse_pair(f, at, err);
-    default:
-        return fuse_unary(f, at, err);
+    case GRAPH_OP_Min: return fuse_pair(f, at, err);
+    default: return fuse_unary(f, at, err);
     }
 }
 
-static void count_uses(struct fuser *f)
-{
+static void count_uses(struct fuser *f) {
     const struct graph *g = f->g;
     for (uint32_t v = 0; v < g->value_count; v++) {
         f->root[v].matrix = PLAN_NONE;
@@ -357,8 +328,7 @@ static void count_uses(struct fuser *f)
     }
 }
 
-static int bind_interface(struct fuser *f, struct err *err)
-{
+static int bind_interface(struct fuser *f, struct err *err) {
     const struct graph *g = f->g;
     struct plan *p = f->plan;
     p->inputs = ARENA_ARRAY(f->arena, uint32_t, g->input_count);
@@ -369,31 +339,32 @@ static int bind_interface(struct fuser *f, struct err *err)
         const struct graph_value *value = &g->values[v.n];
         struct fuse_root *root = &f->root[f->view[v.n].root];
         bool is_constant = fuse_is_constant(f, v);
-        if (is_constant || value->dtype != DTYPE_FLOAT16 || root->rows == 0 ||
-            root->columns == 0 || root->rows > PLAN_MAX_ROWS || root->columns > PLAN_MAX_COLUMNS) {
-            return err_set(err, is_constant ? ERR_UNSUPPORTED_OP : ERR_DTYPE,
+        if (is_constant || value->dtype != DTYPE_FLOAT16 || root->rows == 0 || root->columns == 0 ||
+            root->rows > PLAN_MAX_ROWS || root->columns > PLAN_MAX_COLUMNS) {
+            return err_set(
+                err, is_constant ? ERR_UNSUPPORTED_OP : ERR_DTYPE,
                 "%s '%s' must be a computed float16 tensor of 1 to %u rows and 1 to %u columns",
                 is_input ? "input" : "output", value->name, PLAN_MAX_ROWS, PLAN_MAX_COLUMNS);
         }
         bool is_split = f->view[v.n].form == VIEW_SPLIT && f->view[v.n].first == 0 &&
-            f->view[v.n].columns == root->columns;
+                        f->view[v.n].columns == root->columns;
         if (!fuse_is_whole(f, v) && !is_split) {
             const struct graph_node *n = &g->nodes[value->producer.n];
-            return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+            return fuse_node_error(
+                n, ERR_UNSUPPORTED_OP, err,
                 "the result is an output that is turned, in heads or a part of the columns");
         }
         if (root->matrix == PLAN_NONE) {
             struct value_id r = {f->view[v.n].root};
-            root->matrix = add_matrix(
-                f, PLAN_INPUT, r, root->rows, root->columns, fuse_unit(f, r.n));
+            root->matrix =
+                add_matrix(f, PLAN_INPUT, r, root->rows, root->columns, fuse_unit(f, r.n));
         }
         *(is_input ? &p->inputs[i] : &p->outputs[i - g->input_count]) = root->matrix;
     }
     return 0;
 }
 
-int plan_fuse(const struct graph *g, struct arena *a, struct plan **ret, struct err *err)
-{
+int plan_fuse(const struct graph *g, struct arena *a, struct plan **ret, struct err *err) {
     struct err local = {0};
     err = err != NULL ? err : &local;
     struct fuser f = {.g = g, .arena = a, .plan = ARENA_NEW(a, struct plan)};

@@ -5,13 +5,12 @@
 
 /* ---- Element by element --------------------------------------------------------------------- */
 
-static int map_of_pow(const struct graph_node *n, double exponent, uint8_t *ret, struct err *err)
-{
+static int map_of_pow(const struct graph_node *n, double exponent, uint8_t *ret, struct err *err) {
     static const struct {
         double exponent;
         uint8_t op;
-    } rows[] = {{1, MAP_AFFINE}, {2, MAP_SQUARE}, {3, MAP_CUBE}, {0.5, MAP_SQRT},
-        {-1, MAP_RECIPROCAL}, {-0.5, MAP_RSQRT}};
+    } rows[] = {{1, MAP_AFFINE}, {2, MAP_SQUARE},      {3, MAP_CUBE},
+                {0.5, MAP_SQRT}, {-1, MAP_RECIPROCAL}, {-0.5, MAP_RSQRT}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].exponent == exponent) {
             *ret = rows[i].op;
@@ -19,36 +18,27 @@ static int map_of_pow(const struct graph_node *n, double exponent, uint8_t *ret,
         }
     }
     char text[96];
-    snprintf(text, sizeof text, "exponent %g is not supported, only 1, 2, 3, 1/2, -1 and -1/2",
+    snprintf(
+        text, sizeof text, "exponent %g is not supported, only 1, 2, 3, 1/2, -1 and -1/2",
         exponent);
     return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, text);
 }
 
-static bool map_of_node(const struct graph_node *n, uint8_t *ret)
-{
+static bool map_of_node(const struct graph_node *n, uint8_t *ret) {
     switch (n->op) {
-    case GRAPH_OP_Neg:
-        *ret = MAP_NEG;
-        return true;
-    case GRAPH_OP_Sqrt:
-        *ret = MAP_SQRT;
-        return true;
-    case GRAPH_OP_Exp:
-        *ret = MAP_EXP;
-        return true;
-    case GRAPH_OP_Reciprocal:
-        *ret = MAP_RECIPROCAL;
-        return true;
-    default:
-        return false;
+    case GRAPH_OP_Neg: *ret = MAP_NEG; return true;
+    case GRAPH_OP_Sqrt: *ret = MAP_SQRT; return true;
+    case GRAPH_OP_Exp: *ret = MAP_EXP; return true;
+    case GRAPH_OP_Reciprocal: *ret = MAP_RECIPROCAL; return true;
+    default: return false;
     }
 }
 
 /* Operand 0 of an elementwise step: any form, for what is done to each element alone. The result
  * shows its matrix as the operand does. */
-static int take_elements(struct fuser *f, const struct graph_node *n, struct plan_step *s,
-    struct value_id v, struct err *err)
-{
+static int take_elements(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, struct value_id v,
+    struct err *err) {
     const struct fuse_view *w = &f->view[v.n];
     if (fuse_is_constant(f, v)) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "one operand must be computed");
@@ -68,9 +58,9 @@ static int take_elements(struct fuser *f, const struct graph_node *n, struct pla
     return 0;
 }
 
-static int fuse_map(struct fuser *f, uint32_t at, struct value_id x, uint8_t op, double a,
-    double b, struct err *err)
-{
+static int fuse_map(
+    struct fuser *f, uint32_t at, struct value_id x, uint8_t op, double a, double b,
+    struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     struct plan_step s = fuse_new_step(PLAN_MAP, at);
     int rc = take_elements(f, n, &s, x, err);
@@ -87,8 +77,7 @@ static int fuse_map(struct fuser *f, uint32_t at, struct value_id x, uint8_t op,
 }
 
 /* An operation with a number that the compiler knows is a map; true when it was made one. */
-static bool fuse_known(struct fuser *f, uint32_t at, int *ret_rc, struct err *err)
-{
+static bool fuse_known(struct fuser *f, uint32_t at, int *ret_rc, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     double c = 0;
     bool second = fuse_is_known(f, n->inputs[1], &c);
@@ -101,24 +90,19 @@ static bool fuse_known(struct fuser *f, uint32_t at, int *ret_rc, struct err *er
     }
     double a = 1, b = 0;
     switch (n->op) {
-    case GRAPH_OP_Add:
-        b = c;
-        break;
+    case GRAPH_OP_Add: b = c; break;
     case GRAPH_OP_Sub:
         a = second ? 1 : -1;
         b = second ? -c : c;
         break;
-    case GRAPH_OP_Mul:
-        a = c;
-        break;
+    case GRAPH_OP_Mul: a = c; break;
     case GRAPH_OP_Div:
         if (!second || c == 0) {
             return false;
         }
         a = 1 / c;
         break;
-    default:
-        return false;
+    default: return false;
     }
     if (!isfinite(a) || !isfinite(b)) {
         return false;
@@ -127,32 +111,26 @@ static bool fuse_known(struct fuser *f, uint32_t at, int *ret_rc, struct err *er
     return true;
 }
 
-static uint8_t binary_of_node(const struct graph_node *n, bool is_swapped)
-{
+static uint8_t binary_of_node(const struct graph_node *n, bool is_swapped) {
     switch (n->op) {
-    case GRAPH_OP_Sub:
-        return is_swapped ? BINARY_RSUB : BINARY_SUB;
-    case GRAPH_OP_Mul:
-        return BINARY_MUL;
-    case GRAPH_OP_Div:
-        return is_swapped ? BINARY_RDIV : BINARY_DIV;
-    case GRAPH_OP_Max:
-        return BINARY_MAX;
-    case GRAPH_OP_Min:
-        return BINARY_MIN;
-    default:
-        return BINARY_ADD;
+    case GRAPH_OP_Sub: return is_swapped ? BINARY_RSUB : BINARY_SUB;
+    case GRAPH_OP_Mul: return BINARY_MUL;
+    case GRAPH_OP_Div: return is_swapped ? BINARY_RDIV : BINARY_DIV;
+    case GRAPH_OP_Max: return BINARY_MAX;
+    case GRAPH_OP_Min: return BINARY_MIN;
+    default: return BINARY_ADD;
     }
 }
 
 /* The second operand lies like the first: same form, shape and units. */
-static int take_second(struct fuser *f, const struct graph_node *n, struct plan_step *s,
-    struct value_id a, struct value_id b, struct err *err)
-{
+static int take_second(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, struct value_id a,
+    struct value_id b, struct err *err) {
     const struct fuse_view *va = &f->view[a.n], *vb = &f->view[b.n];
     if (fuse_is_constant(f, b)) {
         if (va->form != VIEW_PLAIN) {
-            return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+            return fuse_node_error(
+                n, ERR_UNSUPPORTED_OP, err,
                 "an initializer of this shape cannot meet an operand that lies in heads");
         }
         s->in[1] = fuse_operand(f, b);
@@ -168,14 +146,14 @@ static int take_second(struct fuser *f, const struct graph_node *n, struct plan_
     if (va->form != vb->form || va->heads != vb->heads || unit != s->unit ||
         !fuse_column_panel(x, vb->first, &s->in_panel[1])) {
         return fuse_node_error(
-            n, ERR_UNSUPPORTED_OP, err, "the operands lie differently: their heads or parts of "
+            n, ERR_UNSUPPORTED_OP, err,
+            "the operands lie differently: their heads or parts of "
             "columns do not agree");
     }
     return 0;
 }
 
-int fuse_pair(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_pair(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     if (n->input_count != 2) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "exactly two operands are supported");
@@ -218,8 +196,7 @@ int fuse_pair(struct fuser *f, uint32_t at, struct err *err)
     return 0;
 }
 
-int fuse_unary(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_unary(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     uint8_t op = MAP_AFFINE;
     if (map_of_node(n, &op)) {
@@ -247,20 +224,19 @@ int fuse_unary(struct fuser *f, uint32_t at, struct err *err)
 /* ---- Along rows ------------------------------------------------------------------------------ */
 
 /* For steps that work along rows: columns without gaps, and whole panels unless at the end. */
-static int take_rows(struct fuser *f, const struct graph_node *n, struct plan_step *s,
-    struct value_id v, struct err *err)
-{
+static int take_rows(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, struct value_id v,
+    struct err *err) {
     int rc = fuse_take_plain(f, n, s, 0, v, err);
     if (rc == 0 && s->unit != s->columns) {
-        rc = fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+        rc = fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
             "the operand's columns lie in parts that are no multiple of 16");
     }
     return rc;
 }
 
-static int check_last_axis(
-    const struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int check_last_axis(const struct fuser *f, const struct graph_node *n, struct err *err) {
     int rank = f->g->values[n->inputs[0].n].shape.rank;
     if (rank == 0 || graph_attr(n, "axis")->i != rank - 1) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "only the last axis is supported");
@@ -272,8 +248,7 @@ static int check_last_axis(
     return 0;
 }
 
-int fuse_softmax(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_softmax(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     struct plan_step s = fuse_new_step(PLAN_SOFTMAX, at);
     int rc = check_last_axis(f, n, err);
@@ -284,8 +259,7 @@ int fuse_softmax(struct fuser *f, uint32_t at, struct err *err)
     return rc;
 }
 
-int fuse_norm(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_norm(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     struct plan_step s = fuse_new_step(PLAN_NORM, at);
     int rc = check_last_axis(f, n, err);

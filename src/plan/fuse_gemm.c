@@ -3,9 +3,9 @@
 #include "plan/fuse_internal.h"
 
 /* Out of a turned operand a plain one, by a step of its own. */
-static int take_turned(struct fuser *f, const struct graph_node *n, uint32_t at,
-    struct plan_step *s, struct value_id v, struct err *err)
-{
+static int take_turned(
+    struct fuser *f, const struct graph_node *n, uint32_t at, struct plan_step *s,
+    struct value_id v, struct err *err) {
     const struct fuse_root *r = &f->root[f->view[v.n].root];
     const struct fuse_view *w = &f->view[v.n];
     struct plan_step turn = fuse_new_step(PLAN_TURN, at);
@@ -14,8 +14,8 @@ static int take_turned(struct fuser *f, const struct graph_node *n, uint32_t at,
     int64_t rows = shape->dim[shape->rank - (w->form == VIEW_TURNED ? 1 : 2)];
     if (w->first != 0 || w->columns != r->columns ||
         f->matrices.data[turn.in[0]].unit != r->columns || rows != (int64_t)r->rows) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
-            "only a whole matrix without batches can be turned");
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err, "only a whole matrix without batches can be turned");
     }
     turn.rows = r->columns;
     turn.columns = turn.unit = r->rows;
@@ -33,9 +33,9 @@ struct gemm_spec {
 };
 
 /* First operand of a product with weights: any of the forms. */
-static int gemm_operand(struct fuser *f, const struct graph_node *n, uint32_t at,
-    const struct gemm_spec *g, struct plan_step *s, struct err *err)
-{
+static int gemm_operand(
+    struct fuser *f, const struct graph_node *n, uint32_t at, const struct gemm_spec *g,
+    struct plan_step *s, struct err *err) {
     bool is_turned = (f->view[g->x.n].form == VIEW_TURNED) != g->turns_x;
     if (!is_turned && f->view[g->x.n].form != VIEW_TURNED) {
         int rc = fuse_take_plain(f, n, s, 0, g->x, err);
@@ -52,7 +52,8 @@ static int gemm_operand(struct fuser *f, const struct graph_node *n, uint32_t at
     }
     const struct plan_matrix *x = &f->matrices.data[s->in[0]];
     if (x->padding == PADDING_WILD) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
             "the first operand is a quotient whose last axis is no multiple of 16");
     }
     s->inner = s->columns;
@@ -62,9 +63,9 @@ static int gemm_operand(struct fuser *f, const struct graph_node *n, uint32_t at
 }
 
 /* alpha (x w) + beta c behind the bare product in *s: the steps that are needed beside it. */
-static void push_gemm(struct fuser *f, uint32_t at, struct plan_step s, const struct gemm_spec *g,
-    struct value_id result)
-{
+static void push_gemm(
+    struct fuser *f, uint32_t at, struct plan_step s, const struct gemm_spec *g,
+    struct value_id result) {
     bool has_c = g->c.n != NO_VALUE.n;
     bool is_row_c = has_c && fuse_is_row(f, g->c, s.columns);
     bool scales = g->alpha != g->beta && has_c ? true : !has_c && g->alpha != 1;
@@ -120,16 +121,18 @@ static void push_gemm(struct fuser *f, uint32_t at, struct plan_step s, const st
 }
 
 /* Where absorption will end, so that the product gets the unit that is wanted there. */
-static uint32_t final_unit(const struct fuser *f, struct value_id v, uint32_t columns)
-{
+static uint32_t final_unit(const struct fuser *f, struct value_id v, uint32_t columns) {
     return f->root[v.n].columns == columns ? fuse_unit(f, v.n) : columns;
 }
 
-int fuse_gemm(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_gemm(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     struct gemm_spec g = {
-        .x = n->inputs[0], .w = fuse_root_of(f, n->inputs[1]), .c = NO_VALUE, .alpha = 1, .beta = 1};
+        .x = n->inputs[0],
+        .w = fuse_root_of(f, n->inputs[1]),
+        .c = NO_VALUE,
+        .alpha = 1,
+        .beta = 1};
     if (n->op == GRAPH_OP_Gemm) {
         g.alpha = graph_attr(n, "alpha")->f;
         g.beta = graph_attr(n, "beta")->f;
@@ -168,11 +171,10 @@ int fuse_gemm(struct fuser *f, uint32_t at, struct err *err)
         return fuse_node_error(n, ERR_SHAPE, err, "inner dimensions differ");
     }
     if (g.c.n != NO_VALUE.n && !fuse_is_row(f, g.c, s.columns) &&
-        (!fuse_is_whole(f, g.c) || (!fuse_is_constant(f, g.c) &&
-            (f->root[f->view[g.c.n].root].rows != s.rows ||
-                f->root[f->view[g.c.n].root].columns != s.columns)))) {
-        return fuse_node_error(
-            n, ERR_UNSUPPORTED_OP, err, "only an initializer can be broadcast");
+        (!fuse_is_whole(f, g.c) ||
+         (!fuse_is_constant(f, g.c) && (f->root[f->view[g.c.n].root].rows != s.rows ||
+                                        f->root[f->view[g.c.n].root].columns != s.columns)))) {
+        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "only an initializer can be broadcast");
     }
     s.unit = final_unit(f, n->outputs[0], s.columns);
     if (g.c.n != NO_VALUE.n && !fuse_is_constant(f, g.c)) {

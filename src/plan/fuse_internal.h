@@ -16,10 +16,10 @@ struct fuse_view { /* how a value shows its root's matrix: views.c */
 
 struct fuse_root { /* by value; of use for roots only */
     uint32_t rows, columns;
-    uint32_t wish;          /* divides all columns that must start at a panel; 0: none do */
-    uint32_t uses;          /* readers, outputs counted */
-    struct node_id reader;  /* last one, NO_NODE for an output */
-    uint32_t matrix;        /* PLAN_NONE before it has one */
+    uint32_t wish;         /* divides all columns that must start at a panel; 0: none do */
+    uint32_t uses;         /* readers, outputs counted */
+    struct node_id reader; /* last one, NO_NODE for an output */
+    uint32_t matrix;       /* PLAN_NONE before it has one */
 };
 
 struct fuser {
@@ -64,8 +64,9 @@ bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret);
 uint32_t fuse_panels(uint32_t columns, uint32_t unit);
 /* Operand o: a computed value that must show its rows and columns plainly, a window perhaps. That of
  * operand 0 gives the step its shape. */
-int fuse_take_plain(struct fuser *f, const struct graph_node *n, struct plan_step *s, int o,
-    struct value_id v, struct err *err);
+int fuse_take_plain(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, int o, struct value_id v,
+    struct err *err);
 /* Follows single readers from *v: a row addition if wanted, then an activation. */
 void fuse_absorb(struct fuser *f, struct plan_step *s, struct value_id *v, bool take_row);
 

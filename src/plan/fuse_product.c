@@ -1,16 +1,15 @@
 /* Products of two computed operands and attention: blocks of matrices by batch and head. */
 #include "plan/fuse_internal.h"
 
-static const struct shape *shape_of(const struct fuser *f, struct value_id v)
-{
+static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
     return &f->g->values[v.n].shape;
 }
 
 /* Panels of a head of `size` columns when every head behind the view's first column starts at a
  * panel and is padded by itself. */
-static int head_panels(struct fuser *f, const struct graph_node *n, struct plan_step *s, int o,
-    struct value_id v, uint32_t size, struct err *err)
-{
+static int head_panels(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, int o, struct value_id v,
+    uint32_t size, struct err *err) {
     const struct fuse_view *w = &f->view[v.n];
     if (fuse_is_constant(f, v)) {
         return fuse_node_error(
@@ -19,15 +18,20 @@ static int head_panels(struct fuser *f, const struct graph_node *n, struct plan_
     s->in[o] = fuse_operand(f, v);
     const struct plan_matrix *x = &f->matrices.data[s->in[o]];
     bool good = fuse_column_panel(x, w->first, &s->in_panel[o]) &&
-        (x->unit == size || size % 16 == 0) && (x->unit == x->columns || x->unit % size == 0);
+                (x->unit == size || size % 16 == 0) &&
+                (x->unit == x->columns || x->unit % size == 0);
     if (!good) {
         char text[160];
-        snprintf(text, sizeof text, "heads of %u columns do not start at multiples of 16: only the "
-            "result of a product with weights can be laid so", size);
+        snprintf(
+            text, sizeof text,
+            "heads of %u columns do not start at multiples of 16: only the "
+            "result of a product with weights can be laid so",
+            size);
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, text);
     }
     if (x->padding == PADDING_WILD) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
             "an operand is a quotient whose last axis is no multiple of 16");
     }
     s->product.head_panels[o] = (size + 15) / 16;
@@ -35,13 +39,12 @@ static int head_panels(struct fuser *f, const struct graph_node *n, struct plan_
 }
 
 /* An operand that is no head: whole rows, one unit. */
-static int plain_block(struct fuser *f, const struct graph_node *n, struct plan_step *s, int o,
-    struct value_id v, struct err *err)
-{
+static int plain_block(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, int o, struct value_id v,
+    struct err *err) {
     const struct fuse_view *w = &f->view[v.n];
     if (fuse_is_constant(f, v)) {
-        return fuse_node_error(
-            n, ERR_UNSUPPORTED_OP, err, "the first operand must be computed");
+        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the first operand must be computed");
     }
     s->in[o] = fuse_operand(f, v);
     const struct plan_matrix *x = &f->matrices.data[s->in[o]];
@@ -51,15 +54,15 @@ static int plain_block(struct fuser *f, const struct graph_node *n, struct plan_
             n, ERR_UNSUPPORTED_OP, err, "an operand's columns do not start at a multiple of 16");
     }
     if (x->padding == PADDING_WILD) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
             "an operand is a quotient whose last axis is no multiple of 16");
     }
     s->in_panel[o] = w->first / 16;
     return 0;
 }
 
-static uint64_t leading(const struct shape *s, int keep)
-{
+static uint64_t leading(const struct shape *s, int keep) {
     uint64_t n = 1;
     for (int d = 0; d + keep < s->rank; d++) {
         n *= (uint64_t)s->dim[d];
@@ -67,9 +70,9 @@ static uint64_t leading(const struct shape *s, int keep)
     return n;
 }
 
-static int product_operands(struct fuser *f, const struct graph_node *n, struct plan_step *s,
-    uint32_t inner, uint32_t columns, struct err *err)
-{
+static int product_operands(
+    struct fuser *f, const struct graph_node *n, struct plan_step *s, uint32_t inner,
+    uint32_t columns, struct err *err) {
     struct value_id a = n->inputs[0], b = n->inputs[1];
     enum fuse_form fa = f->view[a.n].form, fb = f->view[b.n].form;
     int rc;
@@ -94,8 +97,7 @@ static int product_operands(struct fuser *f, const struct graph_node *n, struct 
     return plain_block(f, n, s, 1, b, err);
 }
 
-int fuse_product(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_product(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     const struct shape *a = shape_of(f, n->inputs[0]), *b = shape_of(f, n->inputs[1]);
     const struct shape *out = shape_of(f, n->outputs[0]);
@@ -138,8 +140,7 @@ int fuse_product(struct fuser *f, uint32_t at, struct err *err)
 
 /* Q K', scaled, softmax, P V: four steps that find each other's blocks on their tiles. */
 static void push_composed(
-    struct fuser *f, const struct plan_step *whole, uint32_t inner, struct value_id result)
-{
+    struct fuser *f, const struct plan_step *whole, uint32_t inner, struct value_id result) {
     const struct plan_product *w = &whole->product;
     struct plan_step s = fuse_new_step(PLAN_PRODUCT, whole->node.n);
     s.in[0] = whole->in[0];
@@ -182,8 +183,7 @@ static void push_composed(
 }
 
 /* The attention kernel works by inner products: good for few rows. Judged for a head on a tile. */
-static bool one_call_pays(const struct plan_step *s)
-{
+static bool one_call_pays(const struct plan_step *s) {
     const struct plan_product *p = &s->product;
     uint32_t rows = p->a_rows, keys = p->b_rows, panels = p->out_panels;
     uint32_t key_panels = (keys + 15) / 16;
@@ -194,16 +194,15 @@ static bool one_call_pays(const struct plan_step *s)
     struct kernel_variant map = {.id = KERNEL_MAP, .op = MAP_AFFINE};
     struct kernel_variant softmax = {.id = KERNEL_SOFTMAX};
     uint64_t apart = kernel_cycles(&copy, (const uint32_t[]){keys, 16 * panels}) +
-        kernel_cycles(&turn, (const uint32_t[]){keys, 16 * panels}) +
-        kernel_cycles(&product, (const uint32_t[]){rows, panels, key_panels}) +
-        kernel_cycles(&product, (const uint32_t[]){rows, key_panels, panels}) +
-        kernel_cycles(&map, (const uint32_t[]){rows * key_panels}) +
-        kernel_cycles(&softmax, (const uint32_t[]){rows, keys});
+                     kernel_cycles(&turn, (const uint32_t[]){keys, 16 * panels}) +
+                     kernel_cycles(&product, (const uint32_t[]){rows, panels, key_panels}) +
+                     kernel_cycles(&product, (const uint32_t[]){rows, key_panels, panels}) +
+                     kernel_cycles(&map, (const uint32_t[]){rows * key_panels}) +
+                     kernel_cycles(&softmax, (const uint32_t[]){rows, keys});
     return kernel_cycles(&one, (const uint32_t[]){rows, keys, panels}) < apart;
 }
 
-int fuse_attention(struct fuser *f, uint32_t at, struct err *err)
-{
+int fuse_attention(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     const struct shape *q = shape_of(f, n->inputs[0]), *v = shape_of(f, n->inputs[2]);
     struct plan_step s = fuse_new_step(PLAN_ATTENTION, at);
@@ -213,12 +212,13 @@ int fuse_attention(struct fuser *f, uint32_t at, struct err *err)
     bool is_split = q->rank == 4;
     for (int o = 0; o < 3; o++) {
         const struct shape *x = shape_of(f, n->inputs[o]);
-        uint32_t size = is_split ? (uint32_t)x->dim[3]
-                                 : (uint32_t)x->dim[2] / (o == 0 ? heads : own);
+        uint32_t size =
+            is_split ? (uint32_t)x->dim[3] : (uint32_t)x->dim[2] / (o == 0 ? heads : own);
         if (f->view[n->inputs[o].n].form != (is_split ? VIEW_HEADS : VIEW_PLAIN)) {
-            return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, is_split
-                    ? "operands of 4 dimensions must come from Reshape and Transpose of rows"
-                    : "the operands must not be turned or split");
+            return fuse_node_error(
+                n, ERR_UNSUPPORTED_OP, err,
+                is_split ? "operands of 4 dimensions must come from Reshape and Transpose of rows"
+                         : "the operands must not be turned or split");
         }
         int rc = head_panels(f, n, &s, o, n->inputs[o], size, err);
         if (rc != 0) {

@@ -21,10 +21,10 @@ struct state {
     uint32_t *region1;             /* by tile: of them in region 1 */
     uint32_t levels;               /* supersteps with an exchange so far */
     uint64_t cost, exchange;
-    uint64_t rank;                 /* cost, and the price of its parameter bytes */
-    struct footprint most;         /* over the steps so far; resident unused */
+    uint64_t rank;         /* cost, and the price of its parameter bytes */
+    struct footprint most; /* over the steps so far; resident unused */
     const struct state *before;
-    struct choice choice;          /* of the last step */
+    struct choice choice; /* of the last step */
 };
 
 struct search {
@@ -38,11 +38,10 @@ struct search {
     uint64_t work;
     uint64_t byte_price;     /* 1/256 cycles a parameter byte: 0 until a plan does not fit */
     uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
-    uint64_t least_bytes; /* of the step at hand, over all rejected choices */
+    uint64_t least_bytes;    /* of the step at hand, over all rejected choices */
 };
 
-static const struct plan_matrix *matrix(const struct search *q, uint32_t at)
-{
+static const struct plan_matrix *matrix(const struct search *q, uint32_t at) {
     return &q->plan->matrices[at];
 }
 
@@ -56,38 +55,36 @@ struct draft { /* a choice with what it does to a state, before copying anything
     uint64_t kind; /* hash of the live distributions */
 };
 
-static bool same_operand(const struct plan_dist *source, const struct plan_step *s,
-    const struct choice *c, struct dist_pool *pool)
-{
+static bool same_operand(
+    const struct plan_dist *source, const struct plan_step *s, const struct choice *c,
+    struct dist_pool *pool) {
     return c->n == 1 && s->in_panel[0] == 0 &&
-        plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
+           plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
+static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
 /* Whether residents of both regions leave room for the largest transients of any step so far. */
-static bool has_room(const struct search *q, const struct footprint *most, uint64_t resident0,
-    uint64_t resident1)
-{
+static bool has_room(
+    const struct search *q, const struct footprint *most, uint64_t resident0, uint64_t resident1) {
     uint64_t used1 = resident1 + most->region1;
     if (resident0 > q->limit0 || used1 > q->limit1) {
         return false;
     }
     uint64_t left0 = q->limit0 - resident0, left1 = q->limit1 - used1;
     return most->largest <= larger(left0, left1) &&
-        most->transient - most->region1 <= left0 + left1;
+           most->transient - most->region1 <= left0 + left1;
 }
 
 /* Memory of the draft's tiles; false when one is over a limit. Weights go to region 1 while there
  * is room on every tile of the step, else to region 0. */
-static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
-{
+static bool fits(struct search *q, const struct plan_step *s, struct draft *d) {
     const struct state *from = d->from;
     uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
-    d->most = (struct footprint){.transient = larger(d->bytes.transient, from->most.transient),
+    d->most = (struct footprint){
+        .transient = larger(d->bytes.transient, from->most.transient),
         .region1 = larger(d->bytes.region1, from->most.region1),
         .largest = larger(d->bytes.largest, from->most.largest)};
     for (int region = 1; region >= 0; region--) {
@@ -108,15 +105,13 @@ static bool fits(struct search *q, const struct plan_step *s, struct draft *d)
     return false;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
+static uint64_t mix(uint64_t h, uint64_t v) {
     h = (h ^ v) * 0x9E3779B97F4A7C15ull;
     return h ^ h >> 29;
 }
 
 /* Kind of a state: cut of every matrix still to be read. Content, not addresses (R22). */
-static uint64_t dist_kind(const struct plan_dist *d)
-{
+static uint64_t dist_kind(const struct plan_dist *d) {
     uint64_t h = mix(mix(0, d->m), d->n);
     for (uint32_t i = 0; i < d->m * d->n; i++) {
         h = mix(h, d->tile[i]);
@@ -127,8 +122,7 @@ static uint64_t dist_kind(const struct plan_dist *d)
     return h;
 }
 
-static uint64_t draft_kind(const struct search *q, uint32_t step, const struct draft *d)
-{
+static uint64_t draft_kind(const struct search *q, uint32_t step, const struct draft *d) {
     const struct plan_step *s = &q->plan->steps[step];
     uint64_t h = 0;
     if (step + 1 == q->plan->step_count) { /* finalists may differ in the last step alone */
@@ -149,8 +143,7 @@ static uint64_t draft_kind(const struct search *q, uint32_t step, const struct d
 
 /* Puts a draft among the next states, which are sorted by rank: the cheapest PLAN_PER_KIND of its
  * kind, at most `next_cap` in all. */
-static void offer(struct search *q, struct draft *list, uint32_t step, struct draft d)
-{
+static void offer(struct search *q, struct draft *list, uint32_t step, struct draft d) {
     d.kind = draft_kind(q, step, &d);
     uint32_t same = 0, at = q->next_count;
     for (uint32_t i = 0; i < q->next_count && same < PLAN_PER_KIND; i++) {
@@ -178,16 +171,16 @@ static void offer(struct search *q, struct draft *list, uint32_t step, struct dr
     list[at] = d;
 }
 
-static void finish_draft(struct search *q, struct draft *list, uint32_t step, struct draft d,
-    uint64_t moved, uint32_t avail /* level at which all operands are there */)
-{
+static void finish_draft(
+    struct search *q, struct draft *list, uint32_t step, struct draft d, uint64_t moved,
+    uint32_t avail /* level at which all operands are there */) {
     const struct state *from = d.from;
     d.level = avail;
     uint32_t levels = d.level + (d.c.k > 1 ? 1 : 0);
     d.new_levels = levels > from->levels ? levels : from->levels;
     d.c.exchange += moved;
-    d.exchange = from->exchange + d.c.exchange +
-        (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
+    d.exchange =
+        from->exchange + d.c.exchange + (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
     d.cost = from->cost + d.c.compute + (d.exchange - from->exchange);
     d.rank = from->rank + (d.cost - from->cost) + q->byte_price * d.bytes.resident / 256;
     d.level = levels;
@@ -195,15 +188,14 @@ static void finish_draft(struct search *q, struct draft *list, uint32_t step, st
     offer(q, list, step, d);
 }
 
-static const struct plan_dist *rows_home(struct search *q, const struct plan_matrix *x)
-{
+static const struct plan_dist *rows_home(struct search *q, const struct plan_matrix *x) {
     uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
     return dist_grid(&q->pool, x->rows, x->panels, m, 1, 1);
 }
 
-static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
-    const struct state *from, const struct grid *menu, uint32_t menu_count)
-{
+static void extend_gemm(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from,
+    const struct grid *menu, uint32_t menu_count) {
     const struct plan_step *s = &q->plan->steps[step];
     const struct plan_matrix *x = matrix(q, s->in[0]);
     const struct plan_dist *source = from->dist[s->in[0]];
@@ -212,8 +204,8 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
         struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k}};
         d.bytes = cost_gemm_bytes(s, g);
         if (source != NULL) { /* its home blocks live beside what is gathered from them */
-            d.bytes.transient += 32ull * cost_ceil(s->rows, source->m) *
-                cost_ceil(s->groups, source->n);
+            d.bytes.transient +=
+                32ull * cost_ceil(s->rows, source->m) * cost_ceil(s->groups, source->n);
         }
         if (x->kind == PLAN_CONSTANT) {
             d.bytes.resident += 32ull * cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k);
@@ -230,8 +222,8 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
         const struct plan_dist *at = source;
         if (x->kind == PLAN_INPUT && source == NULL) {
             at = x->panels == s->groups
-                ? dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
-                : rows_home(q, x);
+                     ? dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
+                     : rows_home(q, x);
             d.c.inputs[0] = at;
         }
         if (at != NULL && !same_operand(at, s, &d.c, &q->pool)) {
@@ -242,29 +234,25 @@ static void extend_gemm(struct search *q, struct draft *list, uint32_t step,
 }
 
 /* Steps whose operands lie like the result, but for a window. */
-static bool is_elementwise(const struct plan_step *s)
-{
+static bool is_elementwise(const struct plan_step *s) {
     return s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN;
 }
 
-static bool needs_whole_rows(const struct plan_step *s)
-{
+static bool needs_whole_rows(const struct plan_step *s) {
     return s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM;
 }
 
-static bool lies_alike(const struct search *q, const struct plan_step *s, int o)
-{
-    return is_elementwise(s) && s->in_panel[o] == 0 &&
-        matrix(q, s->in[o])->panels == s->panels;
+static bool lies_alike(const struct search *q, const struct plan_step *s, int o) {
+    return is_elementwise(s) && s->in_panel[o] == 0 && matrix(q, s->in[o])->panels == s->panels;
 }
 
-static uint64_t move_operand(struct search *q, const struct plan_step *s,
-    const struct plan_dist *dist, int o, const struct plan_dist *source)
-{
+static uint64_t move_operand(
+    struct search *q, const struct plan_step *s, const struct plan_dist *dist, int o,
+    const struct plan_dist *source) {
     if (lies_alike(q, s, o)) {
         return plan_dist_equal(source, dist)
-            ? 0
-            : cost_move(source, s->rows, s->panels, dist->m, dist->n);
+                   ? 0
+                   : cost_move(source, s->rows, s->panels, dist->m, dist->n);
     }
     if (plan_is_home(s, dist, o, source)) {
         return 0;
@@ -276,9 +264,9 @@ static uint64_t move_operand(struct search *q, const struct plan_step *s,
 }
 
 /* Bytes of one tile: blocks of operands and result, a gathered one beside its source. */
-static struct footprint local_bytes(const struct search *q, const struct plan_step *s,
-    const struct plan_dist *dist, uint32_t rows, uint32_t panels, bool moves)
-{
+static struct footprint local_bytes(
+    const struct search *q, const struct plan_step *s, const struct plan_dist *dist, uint32_t rows,
+    uint32_t panels, bool moves) {
     uint64_t block = 32ull * rows * panels;
     struct footprint f = {.transient = block + 256, .largest = block};
     for (int o = 0; o < PLAN_OPERANDS; o++) {
@@ -287,8 +275,8 @@ static struct footprint local_bytes(const struct search *q, const struct plan_st
         }
         struct plan_need n = plan_need(s, dist, 0, 0, o);
         uint64_t own = is_elementwise(s)
-            ? block
-            : 32ull * (n.row_last - n.row_first) * (n.panel_last - n.panel_first);
+                           ? block
+                           : 32ull * (n.row_last - n.row_first) * (n.panel_last - n.panel_first);
         if (matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
             f.resident += own;
         } else {
@@ -303,9 +291,9 @@ static struct footprint local_bytes(const struct search *q, const struct plan_st
 }
 
 /* One choice of a step other than a GEMM: the result's distribution is `dist`. */
-static void extend_one(struct search *q, struct draft *list, uint32_t step,
-    const struct state *from, const struct plan_dist *dist)
-{
+static void extend_one(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from,
+    const struct plan_dist *dist) {
     const struct plan_step *s = &q->plan->steps[step];
     struct draft d = {.from = from, .c = {.m = dist->m, .n = dist->n, .k = 1, .dist = dist}};
     uint32_t rows = 0, panels = 0;
@@ -343,9 +331,8 @@ static void extend_one(struct search *q, struct draft *list, uint32_t step,
 }
 
 /* Turned matrices, products and attention: blocks of their own. */
-static void extend_blocks(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from)
-{
+static void
+extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
     const struct plan_step *s = &q->plan->steps[step];
     const struct plan_product *p = &s->product;
     uint32_t blocks = s->kind == PLAN_TURN ? 1 : p->batches * p->heads;
@@ -365,9 +352,8 @@ static void extend_blocks(
     }
 }
 
-static void extend_local(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from)
-{
+static void
+extend_local(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
     const struct plan_step *s = &q->plan->steps[step];
     if (!is_elementwise(s)) {
         extend_blocks(q, list, step, from);
@@ -393,13 +379,13 @@ static void extend_local(
         if (!needs_whole_rows(s) && i + 1 == count) {
             n = q->tiles / menu[i] < s->panels ? q->tiles / menu[i] : s->panels;
         }
-        extend_one(q, list, step, from,
+        extend_one(
+            q, list, step, from,
             dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1, 1));
     }
 }
 
-static void adopt(struct search *q, struct state *to, uint32_t step, const struct draft *d)
-{
+static void adopt(struct search *q, struct state *to, uint32_t step, const struct draft *d) {
     const struct plan_step *s = &q->plan->steps[step];
     uint32_t matrices = q->plan->matrix_count;
     const struct state *from = d->from;
@@ -429,30 +415,31 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
     to->most = d->most;
 }
 
-static int no_choice(const struct search *q, const struct plan_step *s, struct err *err)
-{
+static int no_choice(const struct search *q, const struct plan_step *s, struct err *err) {
     const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
     const char *pointer = n->pointer != NULL ? n->pointer : "";
     const char *name = n->name != NULL ? n->name : "";
     bool is_product = s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION;
     if (is_product && s->product.batches * s->product.heads > q->tiles) {
-        return err_at(err, ERR_DOES_NOT_FIT, pointer, "node '%s' (%s): %u batches of %u heads, "
-            "each has a tile of its own and there are %u", name, graph_op_name(n->op),
-            s->product.batches, s->product.heads, q->tiles);
+        return err_at(
+            err, ERR_DOES_NOT_FIT, pointer,
+            "node '%s' (%s): %u batches of %u heads, "
+            "each has a tile of its own and there are %u",
+            name, graph_op_name(n->op), s->product.batches, s->product.heads, q->tiles);
     }
     char need[48] = "more than one";
     if (q->least_bytes != UINT64_MAX) {
         snprintf(need, sizeof need, "at least %llu bytes a", (unsigned long long)q->least_bytes);
     }
-    return err_at(err, ERR_DOES_NOT_FIT, pointer,
+    return err_at(
+        err, ERR_DOES_NOT_FIT, pointer,
         "node '%s' (%s) with %u rows, %u inner and %u columns: parameters and operands so far "
-        "need %s tile, at most %llu are there on each of %u tiles", name, graph_op_name(n->op),
-        s->rows, s->inner, s->columns, need, (unsigned long long)(q->limit0 + q->limit1),
-        q->tiles);
+        "need %s tile, at most %llu are there on each of %u tiles",
+        name, graph_op_name(n->op), s->rows, s->inner, s->columns, need,
+        (unsigned long long)(q->limit0 + q->limit1), q->tiles);
 }
 
-static int advance(struct search *q, uint32_t step, struct err *err)
-{
+static int advance(struct search *q, uint32_t step, struct err *err) {
     const struct plan_step *s = &q->plan->steps[step];
     struct grid menu[PLAN_MENU];
     uint32_t menu_count = 0;
@@ -482,8 +469,7 @@ static int advance(struct search *q, uint32_t step, struct err *err)
     return 0;
 }
 
-static void start(struct search *q)
-{
+static void start(struct search *q) {
     uint32_t matrices = q->plan->matrix_count;
     struct state *s = ARENA_NEW(q->arena, struct state);
     s->dist = ARENA_ARRAY(q->arena, const struct plan_dist *, matrices);
@@ -506,8 +492,7 @@ static void start(struct search *q)
 }
 
 /* Writes a complete state's choices into a copy of the fused plan. */
-static void settle(struct search *q, const struct state *s, struct plan *to)
-{
+static void settle(struct search *q, const struct state *s, struct plan *to) {
     struct arena *a = q->arena;
     *to = *q->plan;
     to->tiles = q->tiles;
@@ -551,18 +536,16 @@ static void settle(struct search *q, const struct state *s, struct plan *to)
 }
 
 /* Plans that make the same choice everywhere count once. */
-static bool is_alike(const struct plan *a, const struct plan *b)
-{
+static bool is_alike(const struct plan *a, const struct plan *b) {
     uint32_t different = 0;
     for (uint32_t i = 0; i < a->step_count; i++) {
         different += a->steps[i].m != b->steps[i].m || a->steps[i].n != b->steps[i].n ||
-            a->steps[i].k != b->steps[i].k;
+                     a->steps[i].k != b->steps[i].k;
     }
     return different == 0;
 }
 
-static int search(struct search *q, uint64_t byte_price, struct err *err)
-{
+static int search(struct search *q, uint64_t byte_price, struct err *err) {
     q->byte_price = byte_price;
     start(q);
     for (uint32_t i = 0; i < q->plan->step_count; i++) {
@@ -574,8 +557,7 @@ static int search(struct search *q, uint64_t byte_price, struct err *err)
     return 0;
 }
 
-static int by_cost(const void *pa, const void *pb)
-{
+static int by_cost(const void *pa, const void *pb) {
     const struct plan *a = pa, *b = pb;
     if (a->estimated_cycles != b->estimated_cycles) {
         return a->estimated_cycles < b->estimated_cycles ? -1 : 1;
@@ -583,9 +565,9 @@ static int by_cost(const void *pa, const void *pb)
     return a->peak_bytes < b->peak_bytes ? -1 : a->peak_bytes > b->peak_bytes;
 }
 
-int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
-    struct plan_set **ret, struct err *err)
-{
+int plan_build(
+    const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
+    struct plan_set **ret, struct err *err) {
     struct plan *fused;
     int rc = plan_fuse(g, a, &fused, err);
     if (rc != 0) {
@@ -620,8 +602,7 @@ int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, str
     return 0;
 }
 
-struct kernel_variant plan_variant(const struct plan_step *s)
-{
+struct kernel_variant plan_variant(const struct plan_step *s) {
     struct kernel_variant v = {.act = s->act};
     switch (s->kind) {
     case PLAN_GEMM:
@@ -631,66 +612,49 @@ struct kernel_variant plan_variant(const struct plan_step *s)
         v.has_bias = s->k == 1 && s->row.n != NO_VALUE.n;
         v.act = s->k == 1 ? s->act : ACT_NONE;
         break;
-    case PLAN_PRODUCT:
-        v.id = KERNEL_GEMM_AMP;
-        break;
-    case PLAN_ADD:
-        v.id = KERNEL_ADD;
-        break;
-    case PLAN_ADD_ROW:
-        v.id = KERNEL_ADD_ROW;
-        break;
+    case PLAN_PRODUCT: v.id = KERNEL_GEMM_AMP; break;
+    case PLAN_ADD: v.id = KERNEL_ADD; break;
+    case PLAN_ADD_ROW: v.id = KERNEL_ADD_ROW; break;
     case PLAN_BINARY:
     case PLAN_BINARY_ROW:
         v.id = KERNEL_BINARY;
         v.op = s->op;
         v.form = s->kind == PLAN_BINARY ? FORM_FULL : FORM_ROW;
         break;
-    case PLAN_UNARY:
-        v.id = KERNEL_UNARY;
-        break;
+    case PLAN_UNARY: v.id = KERNEL_UNARY; break;
     case PLAN_MAP:
         v.id = KERNEL_MAP;
         v.op = s->op;
         break;
-    case PLAN_NORM:
-        v.id = KERNEL_LAYERNORM;
-        break;
+    case PLAN_NORM: v.id = KERNEL_LAYERNORM; break;
     case PLAN_TURN:
         v.id = KERNEL_RELAYOUT;
         v.op = RELAYOUT_TRANSPOSE;
         break;
-    case PLAN_ATTENTION:
-        v.id = KERNEL_ATTENTION;
-        break;
+    case PLAN_ATTENTION: v.id = KERNEL_ATTENTION; break;
     case PLAN_SOFTMAX:
-    case PLAN_KINDS:
-        v.id = KERNEL_SOFTMAX;
-        break;
+    case PLAN_KINDS: v.id = KERNEL_SOFTMAX; break;
     }
     return v;
 }
 
-struct kernel_variant plan_relayout_variant(const struct plan_step *s)
-{
-    return (struct kernel_variant){.id = KERNEL_RELAYOUT,
+struct kernel_variant plan_relayout_variant(const struct plan_step *s) {
+    return (struct kernel_variant){
+        .id = KERNEL_RELAYOUT,
         .op = s->product.is_turned ? RELAYOUT_COPY_W8 : RELAYOUT_TRANSPOSE_W8};
 }
 
-struct kernel_variant plan_reduce_variant(const struct plan_step *s)
-{
+struct kernel_variant plan_reduce_variant(const struct plan_step *s) {
     return (struct kernel_variant){
         .id = KERNEL_REDUCE, .act = s->act, .has_bias = s->row.n != NO_VALUE.n};
 }
 
-uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk)
-{
+uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk) {
     return (i * s->n + j) * s->k + kk;
 }
 
-void plan_reduce_share(const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first,
-    uint32_t *ret_last)
-{
+void plan_reduce_share(
+    const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first, uint32_t *ret_last) {
     uint32_t first = s->panel_bound[j];
     uint32_t width = s->panel_bound[j + 1] - first;
     uint32_t parts = s->k < width ? s->k : width;

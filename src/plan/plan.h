@@ -44,7 +44,7 @@
 #include "target/target.h"
 
 #define PLAN_MAX_FINALISTS 4
-#define PLAN_MAX_ROWS      65536u  /* rows of one matrix */
+#define PLAN_MAX_ROWS      65536u /* rows of one matrix */
 #define PLAN_MAX_COLUMNS   65536u
 #define PLAN_BEAM          32      /* partial plans kept after a step */
 #define PLAN_PER_KIND      2       /* of one kind: the cheapest, and others as finalists */
@@ -68,12 +68,12 @@ enum plan_padding { PADDING_ZERO, PADDING_FINITE, PADDING_WILD };
 
 struct plan_matrix {
     enum plan_matrix_kind kind;
-    struct value_id value;       /* root value; the last fused one of a step's result */
+    struct value_id value; /* root value; the last fused one of a step's result */
     uint32_t rows, columns, panels;
-    uint32_t unit;               /* columns that start at a panel together; columns if all do */
-    enum plan_padding padding;   /* of the columns that fill up panels */
-    uint32_t step;               /* producer, PLAN_NONE unless PLAN_COMPUTED */
-    uint32_t uses;               /* operands that read it */
+    uint32_t unit;                /* columns that start at a panel together; columns if all do */
+    enum plan_padding padding;    /* of the columns that fill up panels */
+    uint32_t step;                /* producer, PLAN_NONE unless PLAN_COMPUTED */
+    uint32_t uses;                /* operands that read it */
     const struct plan_dist *dist; /* NULL for PLAN_CONSTANT: each reading step has its own copy */
 };
 
@@ -81,7 +81,7 @@ enum plan_kind {
     PLAN_GEMM,
     PLAN_ADD,
     PLAN_ADD_ROW,
-    PLAN_BINARY,    /* a matrix and another of its shape */
+    PLAN_BINARY,     /* a matrix and another of its shape */
     PLAN_BINARY_ROW, /* a matrix and one constant row */
     PLAN_UNARY,
     PLAN_MAP,
@@ -100,40 +100,40 @@ enum plan_kind {
  * one has it in rows [(b * heads + h) * its rows, ..) and all panels of its window. */
 struct plan_product {
     uint32_t batches, heads;
-    uint32_t a_rows;         /* of a block of operand 0 and of the result */
-    uint32_t b_rows;         /* of a block of the other operands */
-    bool b_is_shared;        /* one block for all batches and heads */
-    uint32_t b_share;        /* heads of operand 0 for each of the others */
+    uint32_t a_rows;                     /* of a block of operand 0 and of the result */
+    uint32_t b_rows;                     /* of a block of the other operands */
+    bool b_is_shared;                    /* one block for all batches and heads */
+    uint32_t b_share;                    /* heads of operand 0 for each of the others */
     uint32_t head_panels[PLAN_OPERANDS]; /* 0: not in heads */
-    uint32_t out_panels;     /* of the result, likewise */
-    bool is_turned;          /* operand 1 is [N][K], else [K][N] */
-    float scale;             /* ATTENTION */
+    uint32_t out_panels;                 /* of the result, likewise */
+    bool is_turned;                      /* operand 1 is [N][K], else [K][N] */
+    float scale;                         /* ATTENTION */
 };
 
 struct plan_step {
     enum plan_kind kind;
     enum kernel_act act;
-    struct node_id node;      /* first node of the step */
+    struct node_id node;        /* first node of the step */
     uint32_t in[PLAN_OPERANDS]; /* matrices; PLAN_NONE when absent */
     uint32_t out;
-    struct value_id weights;  /* GEMM: initialiser [K][N], or [N][K] when is_transposed */
+    struct value_id weights; /* GEMM: initialiser [K][N], or [N][K] when is_transposed */
     bool is_transposed;
-    struct value_id row;      /* bias, ADD_ROW's or BINARY_ROW's row, NORM's scale, or NO_VALUE */
-    struct value_id row2;     /* NORM: bias, NO_VALUE when absent */
-    uint8_t op;               /* BINARY, BINARY_ROW, MAP: the kernel's */
-    float a, b;               /* MAP: of a x + b; NORM: a = epsilon */
+    struct value_id row;  /* bias, ADD_ROW's or BINARY_ROW's row, NORM's scale, or NO_VALUE */
+    struct value_id row2; /* NORM: bias, NO_VALUE when absent */
+    uint8_t op;           /* BINARY, BINARY_ROW, MAP: the kernel's */
+    float a, b;           /* MAP: of a x + b; NORM: a = epsilon */
     struct plan_product product;
     uint32_t in_panel[PLAN_OPERANDS]; /* first panel of an operand: a window of its columns */
     uint32_t rows, inner, columns;
-    uint32_t groups, panels;  /* of 16: inner and columns, in units */
+    uint32_t groups, panels; /* of 16: inner and columns, in units */
     uint32_t inner_unit, unit;
     /* The choice. */
-    uint32_t m, n, k;         /* k = 1 unless GEMM */
+    uint32_t m, n, k;            /* k = 1 unless GEMM */
     const uint32_t *group_bound; /* GEMM: k + 1 */
     const uint32_t *panel_bound; /* GEMM: n + 1, before the split by reducers */
     bool w_region1;
     const struct plan_dist *dist; /* of the result */
-    uint64_t compute_cycles;  /* estimates */
+    uint64_t compute_cycles;      /* estimates */
     uint64_t exchange_cycles;
 };
 
@@ -144,24 +144,25 @@ struct plan {
     uint32_t matrix_count;
     struct plan_step *steps;
     uint32_t step_count;
-    uint32_t *inputs;   /* matrix of graph input i */
-    uint32_t *outputs;  /* matrix of graph output i */
+    uint32_t *inputs;  /* matrix of graph input i */
+    uint32_t *outputs; /* matrix of graph output i */
     uint64_t estimated_cycles, estimated_exchange_cycles;
     uint32_t estimated_phases;
-    uint32_t peak_bytes;      /* worst tile, parameters and the largest step */
+    uint32_t peak_bytes; /* worst tile, parameters and the largest step */
     uint32_t active_tiles;
 };
 
 struct plan_set {
     struct plan *finalists; /* best estimate first */
     uint32_t count;
-    uint64_t candidates;    /* evaluated during the search */
+    uint64_t candidates; /* evaluated during the search */
 };
 
 /* fill_percent: share of a tile's data bytes that a plan may fill, 100 or less when placement of
  * fuller plans has failed. Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer,
  * ERR_DOES_NOT_FIT with the step and the bytes of the smallest choice. All in arena a. */
-int plan_build(const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
+int plan_build(
+    const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
     struct plan_set **ret, struct err *err);
 int plan_verify(const struct plan *p, struct err *err);
 void plan_print(const struct plan *p, FILE *out);
@@ -180,17 +181,18 @@ uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint3
 struct plan_need {
     uint32_t row_first, row_last, panel_first, panel_last;
 };
-struct plan_need plan_need(
-    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o);
+struct plan_need
+plan_need(const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o);
 /* Every block of the result finds that part as a home block of `source` on its own tile. */
-bool plan_is_home(const struct plan_step *s, const struct plan_dist *dist, int o,
-    const struct plan_dist *source);
+bool plan_is_home(
+    const struct plan_step *s, const struct plan_dist *dist, int o, const struct plan_dist *source);
 /* Batch and head of block (i, j) of a product's or attention's result. */
-void plan_product_block(const struct plan_step *s, const struct plan_dist *dist, uint32_t i,
-    uint32_t j, uint32_t *ret_batch, uint32_t *ret_head);
+void plan_product_block(
+    const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j,
+    uint32_t *ret_batch, uint32_t *ret_head);
 /* Panels [first, last) of block column j that tile kk reduces; empty when kk has no share. With
  * k = 1 the whole block. Relative to the matrix. */
-void plan_reduce_share(const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first,
-    uint32_t *ret_last);
+void plan_reduce_share(
+    const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first, uint32_t *ret_last);
 
 #endif

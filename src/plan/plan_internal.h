@@ -22,11 +22,12 @@ const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k);
 /* Result of a product or attention in heads: each head of a batch on `parts` tiles, each with a
  * part of its rows. Tile number: (batch * heads + head) * parts + part. */
-const struct plan_dist *dist_heads(struct dist_pool *pool, uint32_t rows, uint32_t panels,
-    uint32_t batches, uint32_t heads, uint32_t parts);
+const struct plan_dist *dist_heads(
+    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
+    uint32_t parts);
 /* Whole rows in m parts at multiples of 16. Not interned. */
-const struct plan_dist *dist_rows16(
-    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m);
+const struct plan_dist *
+dist_rows16(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m);
 /* count + 1 bounds of an even cut of `total`. */
 const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count);
 
@@ -43,12 +44,12 @@ uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t li
 uint32_t cost_ceil(uint32_t a, uint32_t b);
 /* Events of moving a matrix from `source` to consumers that cut rows in m and panels in k parts,
  * without the barrier. */
-uint64_t cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m,
-    uint32_t k);
+uint64_t
+cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m, uint32_t k);
 uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool w_region1);
 /* Exchange of partials and the reduction of a K split; 0 when k = 1. */
-void cost_gemm_reduce(const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange,
-    uint64_t *ret_compute);
+void cost_gemm_reduce(
+    const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange, uint64_t *ret_compute);
 /* Bytes of one tile. */
 struct footprint {
     uint64_t resident;  /* parameters of the step */

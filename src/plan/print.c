@@ -15,17 +15,17 @@ static const char *const kind_names[PLAN_KINDS] = {
     [PLAN_PRODUCT] = "product",
     [PLAN_ATTENTION] = "attention",
 };
-static const char *const act_names[] = {"", " relu", " tanh", " sigmoid", " gelu_erf", " gelu_tanh"};
+static const char *const act_names[] = {"",         " relu",     " tanh",
+                                        " sigmoid", " gelu_erf", " gelu_tanh"};
 _Static_assert(sizeof act_names / sizeof *act_names == ACT_COUNT, "a name for each activation");
 
-const char *plan_kind_name(enum plan_kind k)
-{
+const char *plan_kind_name(enum plan_kind k) {
     return k < PLAN_KINDS ? kind_names[k] : "?";
 }
 
-void plan_print(const struct plan *p, FILE *out)
-{
-    fprintf(out, "plan tiles=%u active=%u estimate=%llu exchange=%llu phases=%u peak_bytes=%u\n",
+void plan_print(const struct plan *p, FILE *out) {
+    fprintf(
+        out, "plan tiles=%u active=%u estimate=%llu exchange=%llu phases=%u peak_bytes=%u\n",
         p->tiles, p->active_tiles, (unsigned long long)p->estimated_cycles,
         (unsigned long long)p->estimated_exchange_cycles, p->estimated_phases, p->peak_bytes);
     for (uint32_t i = 0; i < p->matrix_count; i++) {
@@ -49,8 +49,9 @@ void plan_print(const struct plan *p, FILE *out)
                 fprintf(out, "+%u", s->in_panel[o]);
             }
         }
-        fprintf(out, " -> m%u %ux%ux%u grid %ux%ux%u%s%s compute=%llu exchange=%llu\n", s->out,
-            s->rows, s->inner, s->columns, s->m, s->n, s->k, s->row.n != NO_VALUE.n ? " bias" : "",
+        fprintf(
+            out, " -> m%u %ux%ux%u grid %ux%ux%u%s%s compute=%llu exchange=%llu\n", s->out, s->rows,
+            s->inner, s->columns, s->m, s->n, s->k, s->row.n != NO_VALUE.n ? " bias" : "",
             s->kind == PLAN_GEMM ? (s->w_region1 ? " region1" : " region0") : "",
             (unsigned long long)s->compute_cycles, (unsigned long long)s->exchange_cycles);
     }

@@ -9,15 +9,13 @@ struct checker {
     uint32_t faults;
 };
 
-static void fault(struct checker *c, const char *what, uint32_t at, const char *text)
-{
+static void fault(struct checker *c, const char *what, uint32_t at, const char *text) {
     if (c->faults++ == 0) {
         err_set(c->err, ERR_INTERNAL, "plan: %s %u: %s", what, at, text);
     }
 }
 
-static bool ascends(const uint32_t *bound, uint32_t count, uint32_t total)
-{
+static bool ascends(const uint32_t *bound, uint32_t count, uint32_t total) {
     bool good = bound[0] == 0 && bound[count] == total;
     for (uint32_t i = 0; i < count; i++) {
         good = good && bound[i] < bound[i + 1];
@@ -25,8 +23,7 @@ static bool ascends(const uint32_t *bound, uint32_t count, uint32_t total)
     return good;
 }
 
-static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix *x)
-{
+static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix *x) {
     const struct plan_dist *d = x->dist;
     if (d == NULL) {
         fault(c, "matrix", at, "no distribution");
@@ -46,8 +43,7 @@ static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix 
 }
 
 /* The parts that blocks need lie inside the operand; blocks of a product inside one head. */
-static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix *x, int o)
-{
+static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix *x, int o) {
     const struct plan_step *s = &c->p->steps[at];
     for (uint32_t i = 0; i < s->dist->m; i++) {
         for (uint32_t j = 0; j < s->dist->n; j++) {
@@ -61,8 +57,8 @@ static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix
             uint32_t a_rows = s->product.a_rows, out = s->product.out_panels;
             if (is_product &&
                 (s->dist->row_bound[i] / a_rows != (s->dist->row_bound[i + 1] - 1) / a_rows ||
-                    (out > 0 ? s->dist->panel_bound[j + 1] - s->dist->panel_bound[j] != out
-                             : s->dist->n != 1))) {
+                 (out > 0 ? s->dist->panel_bound[j + 1] - s->dist->panel_bound[j] != out
+                          : s->dist->n != 1))) {
                 fault(c, "step", at, "a block lies in several heads");
                 return;
             }
@@ -70,8 +66,7 @@ static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix
     }
 }
 
-static void check_step(struct checker *c, uint32_t at)
-{
+static void check_step(struct checker *c, uint32_t at) {
     const struct plan_step *s = &c->p->steps[at];
     const struct plan_matrix *out = &c->p->matrices[s->out];
     if (out->dist != s->dist || out->step != at) {
@@ -101,13 +96,12 @@ static void check_step(struct checker *c, uint32_t at)
     }
     if (s->kind == PLAN_GEMM &&
         (s->m * s->n * s->k > c->p->tiles || !ascends(s->group_bound, s->k, s->groups) ||
-            !ascends(s->panel_bound, s->n, s->panels))) {
+         !ascends(s->panel_bound, s->n, s->panels))) {
         fault(c, "step", at, "grid does not fit");
     }
 }
 
-int plan_verify(const struct plan *p, struct err *err)
-{
+int plan_verify(const struct plan *p, struct err *err) {
     struct checker c = {.p = p, .err = err};
     for (uint32_t i = 0; i < p->matrix_count; i++) {
         if (p->matrices[i].kind != PLAN_CONSTANT) {

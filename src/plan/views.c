@@ -14,8 +14,7 @@
 
 #include <string.h>
 
-static uint32_t gcd(uint32_t a, uint32_t b)
-{
+static uint32_t gcd(uint32_t a, uint32_t b) {
     while (b != 0) {
         uint32_t rest = a % b;
         a = b;
@@ -24,8 +23,7 @@ static uint32_t gcd(uint32_t a, uint32_t b)
     return a;
 }
 
-void fuse_matrix_shape(const struct shape *s, uint64_t *ret_rows, uint64_t *ret_columns)
-{
+void fuse_matrix_shape(const struct shape *s, uint64_t *ret_rows, uint64_t *ret_columns) {
     *ret_rows = 1;
     *ret_columns = s->rank > 0 ? (uint64_t)s->dim[s->rank - 1] : 1;
     for (int d = 0; d + 1 < s->rank; d++) {
@@ -34,49 +32,41 @@ void fuse_matrix_shape(const struct shape *s, uint64_t *ret_rows, uint64_t *ret_
 }
 
 int fuse_node_error(
-    const struct graph_node *n, enum err_code code, struct err *err, const char *text)
-{
-    return err_at(err, code, n->pointer != NULL ? n->pointer : "", "node '%s' (%s): %s",
+    const struct graph_node *n, enum err_code code, struct err *err, const char *text) {
+    return err_at(
+        err, code, n->pointer != NULL ? n->pointer : "", "node '%s' (%s): %s",
         n->name != NULL ? n->name : "", graph_op_name(n->op), text);
 }
 
-static const struct shape *shape_of(const struct fuser *f, struct value_id v)
-{
+static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
     return &f->g->values[v.n].shape;
 }
 
-bool fuse_is_whole(const struct fuser *f, struct value_id v)
-{
+bool fuse_is_whole(const struct fuser *f, struct value_id v) {
     const struct fuse_view *w = &f->view[v.n];
     return w->form == VIEW_PLAIN && w->first == 0 && w->columns == f->root[w->root].columns;
 }
 
 /* A bound of columns that must fall on a panel. */
-static void wish(struct fuser *f, uint32_t root, uint32_t column)
-{
+static void wish(struct fuser *f, uint32_t root, uint32_t column) {
     f->root[root].wish = gcd(f->root[root].wish, column);
 }
 
-uint32_t fuse_unit(const struct fuser *f, uint32_t root)
-{
+uint32_t fuse_unit(const struct fuser *f, uint32_t root) {
     const struct fuse_root *r = &f->root[root];
     return r->wish == 0 || r->wish % 16 == 0 || r->wish >= r->columns ? r->columns : r->wish;
 }
 
-static void own_root(struct fuser *f, struct value_id v, enum fuse_form form, uint64_t rows,
-    uint64_t columns)
-{
+static void
+own_root(struct fuser *f, struct value_id v, enum fuse_form form, uint64_t rows, uint64_t columns) {
     uint32_t heads = form == VIEW_HEADS || form == VIEW_SPLIT ? f->view[v.n].heads : 1;
     f->root[v.n].rows = (uint32_t)(rows < UINT32_MAX ? rows : UINT32_MAX);
     f->root[v.n].columns = (uint32_t)(columns < UINT32_MAX ? columns : UINT32_MAX);
-    f->view[v.n] = (struct fuse_view){.root = v.n,
-        .form = form,
-        .columns = f->root[v.n].columns,
-        .heads = heads};
+    f->view[v.n] = (struct fuse_view){
+        .root = v.n, .form = form, .columns = f->root[v.n].columns, .heads = heads};
 }
 
-static void plain_root(struct fuser *f, struct value_id v)
-{
+static void plain_root(struct fuser *f, struct value_id v) {
     uint64_t rows, columns;
     fuse_matrix_shape(shape_of(f, v), &rows, &columns);
     own_root(f, v, VIEW_PLAIN, rows, columns);
@@ -84,8 +74,7 @@ static void plain_root(struct fuser *f, struct value_id v)
 
 /* ---- View operators ------------------------------------------------------------------------- */
 
-static int view_reshape(struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int view_reshape(struct fuser *f, const struct graph_node *n, struct err *err) {
     struct value_id to = n->outputs[0];
     struct fuse_view x = f->view[n->inputs[0].n];
     const struct shape *a = shape_of(f, n->inputs[0]), *b = shape_of(f, to);
@@ -113,12 +102,12 @@ static int view_reshape(struct fuser *f, const struct graph_node *n, struct err 
         f->view[to.n] = x;
         return 0;
     }
-    return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+    return fuse_node_error(
+        n, ERR_UNSUPPORTED_OP, err,
         "only leading axes can be regrouped, and the last axis split in heads or joined again");
 }
 
-static bool is_swap(const struct graph_attr *perm, int rank, int a, int b)
-{
+static bool is_swap(const struct graph_attr *perm, int rank, int a, int b) {
     for (int i = 0; i < rank; i++) {
         int64_t want = i == a ? b : i == b ? a : i;
         if (perm->ints[i] != want) {
@@ -129,8 +118,7 @@ static bool is_swap(const struct graph_attr *perm, int rank, int a, int b)
 }
 
 /* All axes but those at a and b keep their order, or are 1 and do not matter. */
-static int view_transpose(struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int view_transpose(struct fuser *f, const struct graph_node *n, struct err *err) {
     struct value_id to = n->outputs[0];
     struct fuse_view x = f->view[n->inputs[0].n];
     const struct graph_attr *perm = graph_attr(n, "perm");
@@ -146,7 +134,7 @@ static int view_transpose(struct fuser *f, const struct graph_node *n, struct er
     bool swaps_middle = rank >= 4 && is_swap(perm, rank, rank - 3, rank - 2);
     bool swaps_last = rank >= 2 && is_swap(perm, rank, rank - 2, rank - 1);
     bool turns_heads = rank == 4 && perm->ints[0] == 0 && perm->ints[1] == 2 &&
-        perm->ints[2] == 3 && perm->ints[3] == 1;
+                       perm->ints[2] == 3 && perm->ints[3] == 1;
     if (rank == 3) { /* [T, H, d]: one batch */
         swaps_middle = is_swap(perm, rank, 0, 1);
         turns_heads = perm->ints[0] == 1 && perm->ints[1] == 2 && perm->ints[2] == 0;
@@ -167,20 +155,20 @@ static int view_transpose(struct fuser *f, const struct graph_node *n, struct er
     } else if (swaps_last && x.form == VIEW_TURNED) {
         x.form = VIEW_PLAIN;
     } else {
-        good = keeps && x.form == VIEW_PLAIN &&
-            (rank == 0 || perm->ints[rank - 1] == rank - 1);
+        good = keeps && x.form == VIEW_PLAIN && (rank == 0 || perm->ints[rank - 1] == rank - 1);
     }
     if (!good) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err,
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
             "only heads and rows can be exchanged, and the last two axes");
     }
     f->view[to.n] = x;
     return 0;
 }
 
-static int view_window(struct fuser *f, const struct graph_node *n, uint32_t output,
-    uint32_t first, uint32_t columns, struct err *err)
-{
+static int view_window(
+    struct fuser *f, const struct graph_node *n, uint32_t output, uint32_t first, uint32_t columns,
+    struct err *err) {
     struct fuse_view x = f->view[n->inputs[0].n];
     if (x.form != VIEW_PLAIN) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the operand lies in heads");
@@ -193,8 +181,7 @@ static int view_window(struct fuser *f, const struct graph_node *n, uint32_t out
     return 0;
 }
 
-static int view_split(struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int view_split(struct fuser *f, const struct graph_node *n, struct err *err) {
     int rank = shape_of(f, n->inputs[0])->rank;
     if (graph_attr(n, "axis")->i != rank - 1) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "only the last axis can be split");
@@ -211,15 +198,14 @@ static int view_split(struct fuser *f, const struct graph_node *n, struct err *e
     return 0;
 }
 
-static int view_slice(struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int view_slice(struct fuser *f, const struct graph_node *n, struct err *err) {
     int64_t start[TENSOR_MAX_DIMS], step[TENSOR_MAX_DIMS];
     graph_slice(f->g, n, start, step);
     const struct shape *a = shape_of(f, n->inputs[0]), *b = shape_of(f, n->outputs[0]);
     bool good = a->rank > 0;
     for (int d = 0; d < a->rank; d++) {
         good = good && (a->dim[d] == b->dim[d] || d + 1 == a->rank) &&
-            (step[d] == 1 || b->dim[d] == 1);
+               (step[d] == 1 || b->dim[d] == 1);
     }
     if (!good) {
         return fuse_node_error(
@@ -228,8 +214,7 @@ static int view_slice(struct fuser *f, const struct graph_node *n, struct err *e
     return view_window(f, n, 0, (uint32_t)start[a->rank - 1], (uint32_t)b->dim[a->rank - 1], err);
 }
 
-bool fuse_is_view(enum graph_op op)
-{
+bool fuse_is_view(enum graph_op op) {
     switch (op) {
     case GRAPH_OP_Identity:
     case GRAPH_OP_Reshape:
@@ -237,43 +222,34 @@ bool fuse_is_view(enum graph_op op)
     case GRAPH_OP_Unsqueeze:
     case GRAPH_OP_Transpose:
     case GRAPH_OP_Slice:
-    case GRAPH_OP_Split:
-        return true;
-    default:
-        return false;
+    case GRAPH_OP_Split: return true;
+    default: return false;
     }
 }
 
-static int trace_view(struct fuser *f, const struct graph_node *n, struct err *err)
-{
+static int trace_view(struct fuser *f, const struct graph_node *n, struct err *err) {
     uint32_t root = f->view[n->inputs[0].n].root;
     if (f->g->values[root].kind == VALUE_INITIALIZER && n->op != GRAPH_OP_Identity) {
         return fuse_node_error(
-            n, ERR_UNSUPPORTED_OP, err, "the operand is an initializer: store it in the result's "
+            n, ERR_UNSUPPORTED_OP, err,
+            "the operand is an initializer: store it in the result's "
             "shape");
     }
     switch (n->op) {
     case GRAPH_OP_Reshape:
     case GRAPH_OP_Squeeze:
-    case GRAPH_OP_Unsqueeze:
-        return view_reshape(f, n, err);
-    case GRAPH_OP_Transpose:
-        return view_transpose(f, n, err);
-    case GRAPH_OP_Slice:
-        return view_slice(f, n, err);
-    case GRAPH_OP_Split:
-        return view_split(f, n, err);
-    default:
-        f->view[n->outputs[0].n] = f->view[n->inputs[0].n];
-        return 0;
+    case GRAPH_OP_Unsqueeze: return view_reshape(f, n, err);
+    case GRAPH_OP_Transpose: return view_transpose(f, n, err);
+    case GRAPH_OP_Slice: return view_slice(f, n, err);
+    case GRAPH_OP_Split: return view_split(f, n, err);
+    default: f->view[n->outputs[0].n] = f->view[n->inputs[0].n]; return 0;
     }
 }
 
 /* ---- Results of steps ----------------------------------------------------------------------- */
 
 /* A product of computed operands: in heads when the right operand is. */
-static void trace_product(struct fuser *f, const struct graph_node *n)
-{
+static void trace_product(struct fuser *f, const struct graph_node *n) {
     struct value_id to = n->outputs[0];
     struct fuse_view b = f->view[n->inputs[1].n];
     const struct shape *s = shape_of(f, to);
@@ -283,7 +259,8 @@ static void trace_product(struct fuser *f, const struct graph_node *n)
             rows *= (uint64_t)s->dim[d];
         }
         f->view[to.n].heads = (uint32_t)s->dim[s->rank - 3];
-        own_root(f, to, VIEW_HEADS, rows * (uint64_t)s->dim[s->rank - 2],
+        own_root(
+            f, to, VIEW_HEADS, rows * (uint64_t)s->dim[s->rank - 2],
             (uint64_t)(s->dim[s->rank - 3] * s->dim[s->rank - 1]));
         wish(f, to.n, (uint32_t)s->dim[s->rank - 1]);
         return;
@@ -291,13 +268,13 @@ static void trace_product(struct fuser *f, const struct graph_node *n)
     plain_root(f, to);
 }
 
-static void trace_attention(struct fuser *f, const struct graph_node *n)
-{
+static void trace_attention(struct fuser *f, const struct graph_node *n) {
     struct value_id to = n->outputs[0];
     const struct shape *s = shape_of(f, to);
     if (s->rank == 4) {
         f->view[to.n].heads = (uint32_t)s->dim[1];
-        own_root(f, to, VIEW_HEADS, (uint64_t)(s->dim[0] * s->dim[2]),
+        own_root(
+            f, to, VIEW_HEADS, (uint64_t)(s->dim[0] * s->dim[2]),
             (uint64_t)(s->dim[1] * s->dim[3]));
         wish(f, to.n, (uint32_t)s->dim[3]);
         return;
@@ -314,8 +291,7 @@ static void trace_attention(struct fuser *f, const struct graph_node *n)
     }
 }
 
-bool fuse_is_elementwise(enum graph_op op)
-{
+bool fuse_is_elementwise(enum graph_op op) {
     switch (op) {
     case GRAPH_OP_Add:
     case GRAPH_OP_Sub:
@@ -331,16 +307,13 @@ bool fuse_is_elementwise(enum graph_op op)
     case GRAPH_OP_Sqrt:
     case GRAPH_OP_Neg:
     case GRAPH_OP_Exp:
-    case GRAPH_OP_Reciprocal:
-        return true;
-    default:
-        return false;
+    case GRAPH_OP_Reciprocal: return true;
+    default: return false;
     }
 }
 
 /* The result lies like the first operand that has its shape. */
-static void trace_elementwise(struct fuser *f, const struct graph_node *n)
-{
+static void trace_elementwise(struct fuser *f, const struct graph_node *n) {
     struct value_id to = n->outputs[0];
     for (uint32_t i = 0; i < n->input_count; i++) {
         const struct fuse_view *x = &f->view[n->inputs[i].n];
@@ -361,8 +334,7 @@ static void trace_elementwise(struct fuser *f, const struct graph_node *n)
 }
 
 /* Elementwise results hand their wishes on to the operands that lie like them. */
-static void spread_wishes(struct fuser *f)
-{
+static void spread_wishes(struct fuser *f) {
     for (uint32_t i = f->g->node_count; i-- > 0;) {
         const struct graph_node *n = &f->g->nodes[i];
         if (!fuse_is_elementwise(n->op)) {
@@ -379,8 +351,7 @@ static void spread_wishes(struct fuser *f)
     }
 }
 
-int fuse_trace(struct fuser *f, struct err *err)
-{
+int fuse_trace(struct fuser *f, struct err *err) {
     const struct graph *g = f->g;
     for (uint32_t v = 0; v < g->value_count; v++) {
         if (g->values[v].kind != VALUE_NODE) {
@@ -412,8 +383,7 @@ int fuse_trace(struct fuser *f, struct err *err)
     return 0;
 }
 
-bool fuse_column_panel(const struct plan_matrix *x, uint32_t column, uint32_t *ret)
-{
+bool fuse_column_panel(const struct plan_matrix *x, uint32_t column, uint32_t *ret) {
     uint32_t unit_panels = (x->unit + 15) / 16;
     uint32_t inside = column % x->unit;
     if (inside % 16 != 0) {

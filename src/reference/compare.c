@@ -67,12 +67,9 @@ double reference_unit(const struct graph *g, uint32_t ordinal) {
 /* Largest error of storing a value: half a unit, which subnormals bound from below. */
 static double storage_error(enum dtype t, double value) {
     switch (t) {
-    case DTYPE_FLOAT16:
-        return fmax(0x1p-11 * fabs(value), 0x1p-25);
-    case DTYPE_FLOAT:
-        return fmax(0x1p-24 * fabs(value), 0x1p-150);
-    default:
-        return 0; /* integers and bools are exact */
+    case DTYPE_FLOAT16: return fmax(0x1p-11 * fabs(value), 0x1p-25);
+    case DTYPE_FLOAT: return fmax(0x1p-24 * fabs(value), 0x1p-150);
+    default: return 0; /* integers and bools are exact */
     }
 }
 

@@ -140,17 +140,13 @@ int runtime_loader(
 
 const char *runtime_loader_fault(uint32_t code) {
     switch (code) {
-    case RT_LOADER_BAD_TILE:
-        return "the frame is for another tile";
-    case RT_LOADER_BAD_SEQUENCE:
-        return "the frame's sequence number is wrong";
+    case RT_LOADER_BAD_TILE: return "the frame is for another tile";
+    case RT_LOADER_BAD_SEQUENCE: return "the frame's sequence number is wrong";
     case RT_LOADER_BAD_FLAGS:
         return "the frame has an unknown flag, or the last-frame flag in the wrong place";
-    case RT_LOADER_BAD_RESERVED:
-        return "the frame's reserved word is not 0";
+    case RT_LOADER_BAD_RESERVED: return "the frame's reserved word is not 0";
     case RT_LOADER_BAD_DESCRIPTOR:
         return "the descriptor's offset or frame count is wrong, or it starts without an image";
-    default:
-        return NULL;
+    default: return NULL;
     }
 }

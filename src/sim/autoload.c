@@ -21,29 +21,25 @@ enum {
     BROADCAST = 32,
 };
 
-static void drop_images(struct chip *c)
-{
+static void drop_images(struct chip *c) {
     for (uint32_t i = 0; i < c->images.len; i++) {
         free(c->images.data[i]);
     }
     c->images.len = 0;
 }
 
-void autoload_reset(struct chip *c)
-{
+void autoload_reset(struct chip *c) {
     c->load_words.len = 0;
     drop_images(c);
 }
 
-void autoload_done(struct chip *c)
-{
+void autoload_done(struct chip *c) {
     drop_images(c);
     free(c->images.data);
     free(c->load_words.data);
 }
 
-static void fill_with_data(struct chip *c, uint32_t addr, uint32_t words)
-{
+static void fill_with_data(struct chip *c, uint32_t addr, uint32_t words) {
     uint32_t *image = calloc(words, sizeof *image);
     if (image == NULL || !row_list_push(&c->images, image)) {
         free(image);
@@ -59,8 +55,7 @@ static void fill_with_data(struct chip *c, uint32_t addr, uint32_t words)
     }
 }
 
-static void fill_with_zeros(struct chip *c, uint32_t addr, uint32_t end)
-{
+static void fill_with_zeros(struct chip *c, uint32_t addr, uint32_t end) {
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         tile_mem_fill_zero(c->tiles[i].tile, addr, end);
         if (c->tiles[i].state == TILE_OFF && c->images.len > 0) {
@@ -69,8 +64,7 @@ static void fill_with_zeros(struct chip *c, uint32_t addr, uint32_t end)
     }
 }
 
-static void go(struct chip *c, uint32_t csr)
-{
+static void go(struct chip *c, uint32_t csr) {
     uint32_t target = c->regs[AUTOLDTRGTR / 4];
     uint32_t first = target & 0x3ff;
     uint32_t end = target >> 10 & 0x3ff;
@@ -85,8 +79,7 @@ static void go(struct chip *c, uint32_t csr)
     }
 }
 
-void autoload_write(struct chip *c, uint32_t offset, uint32_t value)
-{
+void autoload_write(struct chip *c, uint32_t offset, uint32_t value) {
     if (offset == AUTOLDCSR) {
         c->regs[offset / 4] = value & ~(uint32_t)GO;
         if (value == 0) {

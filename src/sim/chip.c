@@ -17,8 +17,7 @@ enum {
 
 /* ---- life cycle ---------------------------------------------------------------------------- */
 
-struct chip *chip_new(const struct sim_options *options, struct err *err)
-{
+struct chip *chip_new(const struct sim_options *options, struct err *err) {
     struct chip *c = calloc(1, sizeof *c);
     if (c == NULL) {
         err_set(err, ERR_NOMEM, "simulated device");
@@ -44,8 +43,7 @@ struct chip *chip_new(const struct sim_options *options, struct err *err)
     return c;
 }
 
-void chip_free(struct chip *c)
-{
+void chip_free(struct chip *c) {
     if (c == NULL) {
         return;
     }
@@ -62,8 +60,7 @@ void chip_free(struct chip *c)
     free(c);
 }
 
-void chip_reset(struct chip *c)
-{
+void chip_reset(struct chip *c) {
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         struct chip_tile *t = &c->tiles[i];
         tile_reset(t->tile);
@@ -88,8 +85,7 @@ void chip_reset(struct chip *c)
     autoload_reset(c);
 }
 
-void chip_out_of_memory(struct chip *c, const char *what)
-{
+void chip_out_of_memory(struct chip *c, const char *what) {
     if (c->failed.code == 0) {
         err_set(&c->failed, ERR_NOMEM, "simulator: %s", what);
     }
@@ -97,8 +93,7 @@ void chip_out_of_memory(struct chip *c, const char *what)
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-void chip_wake(struct chip *c, uint16_t tile)
-{
+void chip_wake(struct chip *c, uint16_t tile) {
     c->is_quiet = false;
     if (c->tiles[tile].state != TILE_RUNS) {
         c->tiles[tile].state = TILE_RUNS;
@@ -106,14 +101,12 @@ void chip_wake(struct chip *c, uint16_t tile)
     }
 }
 
-void chip_start_tile(struct chip *c, uint16_t tile, uint32_t pc)
-{
+void chip_start_tile(struct chip *c, uint16_t tile, uint32_t pc) {
     tile_start_supervisor(c->tiles[tile].tile, pc, c->cycles);
     chip_wake(c, tile);
 }
 
-void chip_raise(struct chip_tile *t, int etype, int32_t event, const char *format, ...)
-{
+void chip_raise(struct chip_tile *t, int etype, int32_t event, const char *format, ...) {
     tile_raise(t->tile, 0, etype);
     if (t->fault.code != 0) {
         return;
@@ -126,33 +119,25 @@ void chip_raise(struct chip_tile *t, int etype, int32_t event, const char *forma
 }
 
 /* Runs a tile up to a cycle; false once it waits or has stopped. */
-static bool run_until(struct chip *c, struct chip_tile *t, uint64_t until)
-{
+static bool run_until(struct chip *c, struct chip_tile *t, uint64_t until) {
     for (;;) {
         switch (tile_run(t->tile, until)) {
-        case TILE_LIMIT:
-            return true;
+        case TILE_LIMIT: return true;
         case TILE_SYNC:
             if (!sync_arrive(t, (unsigned)tile_insn(t->tile, NULL)->v[0])) {
                 return false;
             }
             break;
-        case TILE_EXCHANGE:
-            host_execute(c, t);
-            break;
-        case TILE_IDLE:
-            t->state = TILE_STOPPED;
-            return false;
-        default: /* after an exception the other contexts go on */
-            break;
+        case TILE_EXCHANGE: host_execute(c, t); break;
+        case TILE_IDLE: t->state = TILE_STOPPED; return false;
+        default: /* after an exception the other contexts go on */ break;
         }
     }
 }
 
 /* One tile's turn: until it waits, stops, has had enough, or the slice is over. Touches nothing
  * but the tile. */
-static void run_tile(void *self, uint32_t i)
-{
+static void run_tile(void *self, uint32_t i) {
     struct chip *c = self;
     struct chip_tile *t = &c->tiles[c->runnable[i]];
     bool is_counted = c->options.slice_cycles != 0;
@@ -169,8 +154,7 @@ static void run_tile(void *self, uint32_t i)
 }
 
 /* Keeps the tiles that can still run, those first that have not had a turn. */
-static void keep_runnable(struct chip *c)
-{
+static void keep_runnable(struct chip *c) {
     uint16_t list[TARGET_TILES];
     uint32_t kept = 0;
     for (int had_turn = 0; had_turn < 2; had_turn++) {
@@ -186,8 +170,7 @@ static void keep_runnable(struct chip *c)
 }
 
 /* Gives every tile a turn; true when none can run any more. */
-static bool run_tiles(struct chip *c)
-{
+static bool run_tiles(struct chip *c) {
     c->round++;
     pool_run(c->pool, run_tile, c, c->runnable_count);
     for (uint32_t i = 0; i < c->runnable_count; i++) {
@@ -199,8 +182,7 @@ static bool run_tiles(struct chip *c)
     return c->runnable_count == 0;
 }
 
-void chip_slice(struct chip *c)
-{
+void chip_slice(struct chip *c) {
     if (c->is_quiet) {
         return;
     }
@@ -216,8 +198,7 @@ void chip_slice(struct chip *c)
     }
 }
 
-int chip_verdict(const struct chip *c, struct err *err)
-{
+int chip_verdict(const struct chip *c, struct err *err) {
     bool waits = false;
     bool debugged = false;
     if (!c->is_quiet || c->held_class != BARRIER_NONE) {

@@ -32,7 +32,7 @@
 #include "sim/sim_internal.h"
 
 #define CHIP_PAGES    IPU_HEXOPT_SLOTS
-#define CHIP_BUFFERS  4096  /* attached at the same time */
+#define CHIP_BUFFERS  4096 /* attached at the same time */
 #define CHIP_CONTEXTS 7
 
 enum {
@@ -69,24 +69,24 @@ enum chip_tile_state { TILE_OFF, TILE_RUNS, TILE_WAITS, TILE_STOPPED };
 
 /* Barriers by what completes them together. */
 enum barrier_class {
-    BARRIER_NONE,      /* zones 0, 1: the tile alone */
-    BARRIER_CHIP,      /* 3 */
-    BARRIER_G1,        /* 4, 12 */
-    BARRIER_G1_HOST,   /* 5, 13 */
-    BARRIER_G2,        /* 6, 14 */
-    BARRIER_G2_HOST,   /* 7, 15 */
+    BARRIER_NONE,    /* zones 0, 1: the tile alone */
+    BARRIER_CHIP,    /* 3 */
+    BARRIER_G1,      /* 4, 12 */
+    BARRIER_G1_HOST, /* 5, 13 */
+    BARRIER_G2,      /* 6, 14 */
+    BARRIER_G2_HOST, /* 7, 15 */
     BARRIER_COUNT,
 };
 
 enum host_kind { HOST_GRANT, HOST_WRITE, HOST_READ, HOST_DONE /* grant given */ };
 
 struct host_request {
-    uint8_t kind;        /* enum host_kind */
-    bool is_end;         /* closes the tile's stream */
-    uint32_t host_addr;  /* bytes */
-    uint32_t bytes;      /* 0: the closing read, answered by one word */
-    uint32_t tile_addr;  /* of a read */
-    uint32_t data;       /* write: index of the payload in host_words; grant: of its two words */
+    uint8_t kind;       /* enum host_kind */
+    bool is_end;        /* closes the tile's stream */
+    uint32_t host_addr; /* bytes */
+    uint32_t bytes;     /* 0: the closing read, answered by one word */
+    uint32_t tile_addr; /* of a read */
+    uint32_t data;      /* write: index of the payload in host_words; grant: of its two words */
 };
 
 struct chip_tile {
@@ -104,29 +104,29 @@ struct chip_tile {
     ROW_LIST(struct host_request) requests;
     ROW_LIST(uint32_t) host_words;
     uint32_t header[2];
-    uint8_t header_words;   /* of a header not complete yet */
-    uint32_t payload_left;  /* words of the last request still to come */
-    uint32_t request;       /* first one not yet answered */
-    uint32_t out_item;      /* next word of the outgoing stream, for sendoff */
-    uint64_t moved_words;   /* since the last sync 0 */
-    bool is_granted;        /* its owner has named it and it has not closed its stream */
-    char hang[96];          /* a packet the hardware could not have handled, "" when none */
+    uint8_t header_words;  /* of a header not complete yet */
+    uint32_t payload_left; /* words of the last request still to come */
+    uint32_t request;      /* first one not yet answered */
+    uint32_t out_item;     /* next word of the outgoing stream, for sendoff */
+    uint64_t moved_words;  /* since the last sync 0 */
+    bool is_granted;       /* its owner has named it and it has not closed its stream */
+    char hang[96];         /* a packet the hardware could not have handled, "" when none */
 
     /* Debug interface. */
     uint32_t rbrk, rbrk_vert, iowner, ecsr, tdi_sts, tdi_ctl;
 };
 
 struct chip_mark {
-    uint32_t value;     /* 16 bits */
-    bool is_held;       /* all tiles stand at its barrier and the host is waited for */
-    bool is_pending;    /* host write not applied yet */
+    uint32_t value;  /* 16 bits */
+    bool is_held;    /* all tiles stand at its barrier and the host is waited for */
+    bool is_pending; /* host write not applied yet */
     uint32_t pending;
-    uint64_t sequence;  /* of the pending write */
+    uint64_t sequence; /* of the pending write */
 };
 
 struct host_buffer {
     uint32_t index;
-    uint32_t pages; /* 0: free */
+    uint32_t pages;  /* 0: free */
     uint8_t *memory; /* borrowed */
 };
 
@@ -137,9 +137,9 @@ struct phase_tile {
     ROW_LIST(uint32_t) words; /* what its sends carry */
     uint32_t store;           /* first store not yet done, and items of it done */
     uint32_t store_done;
-    uint32_t send;            /* first send not yet captured, and items of it captured */
+    uint32_t send; /* first send not yet captured, and items of it captured */
     uint32_t send_done;
-    bool is_relay;            /* sends from where it also receives: order matters */
+    bool is_relay; /* sends from where it also receives: order matters */
 };
 
 struct pool;
@@ -162,14 +162,14 @@ struct chip {
     struct err failed;     /* code != 0: out of memory; every later read answers it */
 
     /* Barriers. */
-    uint32_t held_class;   /* enum barrier_class, BARRIER_NONE when no barrier is held */
+    uint32_t held_class; /* enum barrier_class, BARRIER_NONE when no barrier is held */
     uint64_t barriers;
 
     /* Exchange. */
     struct phase_tile *phase[TARGET_TILES];
-    struct row_trace *traces[TARGET_TILES];  /* NULL: not in this phase */
+    struct row_trace *traces[TARGET_TILES]; /* NULL: not in this phase */
     struct fabric_port *ports[TARGET_TILES];
-    uint16_t phase_tiles[TARGET_TILES];      /* those with a port */
+    uint16_t phase_tiles[TARGET_TILES]; /* those with a port */
     uint32_t phase_count;
     uint64_t phase_cycle;
     uint64_t exchange_words;

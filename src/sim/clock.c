@@ -9,34 +9,28 @@
 
 enum { SLICE_NS = 10 * 1000 * 1000 };
 
-static uint64_t wall_ns(void)
-{
+static uint64_t wall_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void clock_start(struct chip *c)
-{
+void clock_start(struct chip *c) {
     c->slice_end_ns = c->options.slice_cycles != 0 ? 0 : wall_ns() + SLICE_NS;
 }
 
-bool clock_is_over(const struct chip *c)
-{
+bool clock_is_over(const struct chip *c) {
     return c->slice_end_ns != 0 && wall_ns() >= c->slice_end_ns;
 }
 
-void clock_idle(struct chip *c, bool is_dead)
-{
+void clock_idle(struct chip *c, bool is_dead) {
     c->idle_cycles += is_dead ? CHIP_DEAD_READ : CHIP_IDLE_READ;
 }
 
-uint64_t clock_now_ns(const struct chip *c)
-{
+uint64_t clock_now_ns(const struct chip *c) {
     return (c->cycles + c->idle_cycles) * 2 / 3; /* 1.5 GHz */
 }
 
-uint32_t clock_sync_release(const struct chip *c)
-{
+uint32_t clock_sync_release(const struct chip *c) {
     return c->options.sync_release != 0 ? c->options.sync_release : CHIP_SYNC_RELEASE;
 }

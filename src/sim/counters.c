@@ -11,8 +11,7 @@ enum {
 
 /* The exception is raised at the branch, so the branch tells where it led; after a trace the
  * program counter itself is 0. */
-bool chip_is_complete(const struct chip_tile *t)
-{
+bool chip_is_complete(const struct chip_tile *t) {
     uint32_t pc = tile_pc(t->tile, 0);
     if (tile_context_state(t->tile, 0) != 3 || tile_etype(t->tile, 0) != CHIP_INVALID_PC) {
         return false;
@@ -31,8 +30,7 @@ bool chip_is_complete(const struct chip_tile *t)
 /* A context that can go on by nobody's doing: any exception but a stop that the host itself asked
  * for (RBRK, BOS), and but the jump to address 0 that ends a program. A `trap` counts: a program
  * that traps has failed, unless a debugger planted it, and then the debugger polls CTXT_STS. */
-int chip_fault_context(const struct chip_tile *t)
-{
+int chip_fault_context(const struct chip_tile *t) {
     for (int k = 0; k < CHIP_CONTEXTS; k++) {
         int state = tile_context_state(t->tile, k);
         int etype = tile_etype(t->tile, k);
@@ -48,8 +46,7 @@ int chip_fault_context(const struct chip_tile *t)
 static void append(char *text, size_t n, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void append(char *text, size_t n, const char *format, ...)
-{
+static void append(char *text, size_t n, const char *format, ...) {
     size_t length = strlen(text);
     va_list args;
     va_start(args, format);
@@ -57,17 +54,16 @@ static void append(char *text, size_t n, const char *format, ...)
     va_end(args);
 }
 
-static void describe_exception(const struct chip_tile *t, int context, char *text, size_t n)
-{
-    append(text, n, ", exception %s (%d)", fault_name(tile_etype(t->tile, context)),
+static void describe_exception(const struct chip_tile *t, int context, char *text, size_t n) {
+    append(
+        text, n, ", exception %s (%d)", fault_name(tile_etype(t->tile, context)),
         tile_etype(t->tile, context));
     if (context == 0 && t->fault.code != 0) {
         append(text, n, ": event %d: %s", t->fault.event, t->fault.text);
     }
 }
 
-void chip_describe_tile(const struct chip *c, uint16_t tile, char *text, size_t n)
-{
+void chip_describe_tile(const struct chip *c, uint16_t tile, char *text, size_t n) {
     static const char *const states[] = {"never started", "running", "waiting", "stopped"};
     const struct chip_tile *t = &c->tiles[tile];
     int context = t->state == TILE_OFF ? -1 : chip_fault_context(t);
@@ -100,8 +96,7 @@ void chip_describe_tile(const struct chip *c, uint16_t tile, char *text, size_t 
 }
 
 /* The class most tiles wait in. */
-static enum barrier_class main_class(const struct chip *c, uint32_t waiting[BARRIER_COUNT])
-{
+static enum barrier_class main_class(const struct chip *c, uint32_t waiting[BARRIER_COUNT]) {
     int best = BARRIER_NONE;
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         const struct chip_tile *t = &c->tiles[i];
@@ -115,28 +110,28 @@ static enum barrier_class main_class(const struct chip *c, uint32_t waiting[BARR
     return waiting[best] > 0 ? (enum barrier_class)best : BARRIER_NONE;
 }
 
-static bool has_arrived(const struct chip *c, uint16_t tile, enum barrier_class k)
-{
+static bool has_arrived(const struct chip *c, uint16_t tile, enum barrier_class k) {
     const struct chip_tile *t = &c->tiles[tile];
     return !sync_is_missing(c, tile) &&
-        (t->abstain > 0 || (t->state == TILE_WAITS && sync_class(t->zone) == k));
+           (t->abstain > 0 || (t->state == TILE_WAITS && sync_class(t->zone) == k));
 }
 
-int chip_describe_deadlock(const struct chip *c, struct err *err)
-{
+int chip_describe_deadlock(const struct chip *c, struct err *err) {
     uint32_t waiting[BARRIER_COUNT] = {0};
     enum barrier_class k = main_class(c, waiting);
     char text[560] = "";
     uint32_t named = 0;
     uint32_t missing = 0;
     if (k != BARRIER_NONE) {
-        append(text, sizeof text, "barrier %llu: %u tiles wait (",
-            (unsigned long long)c->barriers, waiting[k]);
+        append(
+            text, sizeof text, "barrier %llu: %u tiles wait (", (unsigned long long)c->barriers,
+            waiting[k]);
         for (uint16_t i = 0; i < TARGET_TILES && named < NAMED_TILES; i++) {
             const struct chip_tile *t = &c->tiles[i];
             if (t->abstain == 0 && has_arrived(c, i, k)) {
-                append(text, sizeof text, "%stile %u in sync %u pc %#x", named++ > 0 ? ", " : "",
-                    i, t->zone, tile_pc(t->tile, 0));
+                append(
+                    text, sizeof text, "%stile %u in sync %u pc %#x", named++ > 0 ? ", " : "", i,
+                    t->zone, tile_pc(t->tile, 0));
             }
         }
         append(text, sizeof text, named < waiting[k] ? ", ...); " : "); ");
@@ -152,17 +147,21 @@ int chip_describe_deadlock(const struct chip *c, struct err *err)
             append(absent, sizeof absent, "%s%s", missing > 1 ? "; " : "", one);
         }
     }
-    append(text, sizeof text, "%u did not arrive: %s%s", missing, absent,
+    append(
+        text, sizeof text, "%u did not arrive: %s%s", missing, absent,
         missing > NAMED_TILES ? "; ..." : "");
     return err_set(err, ERR_DEADLOCK, "no tile can advance: %s", text);
 }
 
-void sim_device_counters(const struct ipu_device_ops *ops, struct sim_counters *ret)
-{
+void sim_device_counters(const struct ipu_device_ops *ops, struct sim_counters *ret) {
     const struct chip *c = ops->self;
-    struct sim_counters n = {.cycles = c->cycles, .issue_groups = c->traced_instructions,
-        .barriers = c->barriers, .exchange_words = c->exchange_words,
-        .host_words = c->host_words, .mark_overwrites = c->mark_overwrites};
+    struct sim_counters n = {
+        .cycles = c->cycles,
+        .issue_groups = c->traced_instructions,
+        .barriers = c->barriers,
+        .exchange_words = c->exchange_words,
+        .host_words = c->host_words,
+        .mark_overwrites = c->mark_overwrites};
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         uint64_t groups = 0;
         uint64_t poison = 0;
@@ -173,13 +172,12 @@ void sim_device_counters(const struct ipu_device_ops *ops, struct sim_counters *
     *ret = n;
 }
 
-void sim_device_describe(const struct ipu_device_ops *ops, FILE *out)
-{
+void sim_device_describe(const struct ipu_device_ops *ops, FILE *out) {
     const struct chip *c = ops->self;
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         const struct chip_tile *t = &c->tiles[i];
         bool is_idle = t->state == TILE_WAITS && chip_fault_context(t) < 0 && t->zone != 0 &&
-            !sync_is_missing(c, i);
+                       !sync_is_missing(c, i);
         if (!is_idle) {
             char text[256];
             chip_describe_tile(c, i, text, sizeof text);

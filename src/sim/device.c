@@ -20,33 +20,31 @@ enum {
 };
 
 /* Control registers whose bit 31 is cleared by writing 1 (2.3, 2.4). */
-static bool clears_error(uint32_t offset)
-{
-    static const uint32_t nlc[] = {0xa400, 0xc800, 0x12000, 0x14400, 0x16800, 0x18c00, 0x1b000,
-        0x1f800, 0x21c00, 0x24000};
+static bool clears_error(uint32_t offset) {
+    static const uint32_t nlc[] = {0xa400,  0xc800,  0x12000, 0x14400, 0x16800,
+                                   0x18c00, 0x1b000, 0x1f800, 0x21c00, 0x24000};
     for (unsigned i = 0; i < sizeof nlc / sizeof nlc[0]; i++) {
         if (offset == nlc[i]) {
             return true;
         }
     }
     bool is_block = (offset >= 0x5400 && offset < 0x5400 + 8 * 0x400) ||
-        (offset >= 0x1b800 && offset < 0x1b800 + 8 * 0x400);
+                    (offset >= 0x1b800 && offset < 0x1b800 + 8 * 0x400);
     bool is_router =
         (offset >= 0xcc00 && offset <= 0xfc00) || (offset >= 0x24400 && offset <= 0x28c00);
     return (is_block || is_router) && offset % 0x400 == 0;
 }
 
-static int check_offset(uint32_t offset, struct err *err)
-{
+static int check_offset(uint32_t offset, struct err *err) {
     if (offset % 4 != 0 || offset >= IPU_CONFIG_BYTES) {
-        return err_set(err, ERR_INVALID, "register offset %#x: not a word below %#x", offset,
+        return err_set(
+            err, ERR_INVALID, "register offset %#x: not a word below %#x", offset,
             IPU_CONFIG_BYTES);
     }
     return 0;
 }
 
-static int check_chip(const struct chip *c, struct err *err)
-{
+static int check_chip(const struct chip *c, struct err *err) {
     if (c->failed.code != 0 && err != NULL) {
         *err = c->failed;
     }
@@ -54,8 +52,7 @@ static int check_chip(const struct chip *c, struct err *err)
 }
 
 /* Lets the chip run for one read. `needs_progress`: a chip that can never run again is an error. */
-static int drive(struct chip *c, bool needs_progress, struct err *err)
-{
+static int drive(struct chip *c, bool needs_progress, struct err *err) {
     chip_slice(c);
     int code = check_chip(c, err);
     if (code != 0 || !c->is_quiet) {
@@ -72,8 +69,7 @@ static int drive(struct chip *c, bool needs_progress, struct err *err)
     return code;
 }
 
-static int sim_read32(void *self, uint32_t offset, uint32_t *ret_value, struct err *err)
-{
+static int sim_read32(void *self, uint32_t offset, uint32_t *ret_value, struct err *err) {
     struct chip *c = self;
     int code = check_offset(offset, err);
     if (code != 0) {
@@ -102,8 +98,7 @@ static int sim_read32(void *self, uint32_t offset, uint32_t *ret_value, struct e
     return code;
 }
 
-static int sim_write32(void *self, uint32_t offset, uint32_t value, struct err *err)
-{
+static int sim_write32(void *self, uint32_t offset, uint32_t value, struct err *err) {
     struct chip *c = self;
     int code = check_offset(offset, err);
     if (code != 0) {
@@ -123,8 +118,7 @@ static int sim_write32(void *self, uint32_t offset, uint32_t value, struct err *
 }
 
 /* Counts a driver call; the one named by the options fails. */
-static int call_driver(struct chip *c, const char *name, struct err *err)
-{
+static int call_driver(struct chip *c, const char *name, struct err *err) {
     uint32_t number = c->driver_calls++;
     c->is_quiet = false;
     if (c->options.fault.kind == SIM_FAULT_REQUEST && c->options.fault.at == number) {
@@ -133,21 +127,18 @@ static int call_driver(struct chip *c, const char *name, struct err *err)
     return 0;
 }
 
-static int sim_attach(void *self, uint32_t index, void *memory, uint32_t size_bytes,
-    struct err *err)
-{
+static int
+sim_attach(void *self, uint32_t index, void *memory, uint32_t size_bytes, struct err *err) {
     int code = call_driver(self, "attach", err);
     return code != 0 ? code : host_attach(self, index, memory, size_bytes, err);
 }
 
-static int sim_detach(void *self, uint32_t index, struct err *err)
-{
+static int sim_detach(void *self, uint32_t index, struct err *err) {
     int code = call_driver(self, "detach", err);
     return code != 0 ? code : host_detach(self, index, err);
 }
 
-static int sim_detach_all(void *self, struct err *err)
-{
+static int sim_detach_all(void *self, struct err *err) {
     int code = call_driver(self, "detach all", err);
     if (code == 0) {
         host_detach_all(self);
@@ -155,8 +146,7 @@ static int sim_detach_all(void *self, struct err *err)
     return code;
 }
 
-static int sim_request(void *self, enum ipu_request request, struct err *err)
-{
+static int sim_request(void *self, enum ipu_request request, struct err *err) {
     static const char *const names[] = {
         [IPU_USER_ATTACH] = "user attach",
         [IPU_SET_IPU_ID] = "set IPU id",
@@ -176,9 +166,8 @@ static int sim_request(void *self, enum ipu_request request, struct err *err)
     return code;
 }
 
-static int sim_mailbox(void *self, const struct ipu_mailbox *sent,
-    struct ipu_mailbox *ret_received, struct err *err)
-{
+static int sim_mailbox(
+    void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *ret_received, struct err *err) {
     struct chip *c = self;
     int code = call_driver(c, "mailbox", err);
     if (code != 0) {
@@ -193,37 +182,43 @@ static int sim_mailbox(void *self, const struct ipu_mailbox *sent,
     return 0;
 }
 
-static void sim_fence(void *self)
-{
+static void sim_fence(void *self) {
     (void)self;
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-static uint64_t sim_now_ns(void *self)
-{
+static uint64_t sim_now_ns(void *self) {
     return clock_now_ns(self);
 }
 
-static void sim_pause(void *self, uint64_t ns)
-{
+static void sim_pause(void *self, uint64_t ns) {
     (void)self; /* reads drive the chip: nothing is to be waited for */
     (void)ns;
 }
 
-static void sim_close(void *self)
-{
+static void sim_close(void *self) {
     chip_free(self);
 }
 
-int sim_device_open(const struct sim_options *options, struct ipu_device_ops *ret, struct err *err)
-{
+int sim_device_open(
+    const struct sim_options *options, struct ipu_device_ops *ret, struct err *err) {
     struct chip *c = chip_new(options, err);
     if (c == NULL) {
         return -ERR_NOMEM;
     }
-    *ret = (struct ipu_device_ops){.self = c, .name = "sim", .read32 = sim_read32,
-        .write32 = sim_write32, .attach = sim_attach, .detach = sim_detach,
-        .detach_all = sim_detach_all, .request = sim_request, .mailbox = sim_mailbox,
-        .fence = sim_fence, .now_ns = sim_now_ns, .pause = sim_pause, .close = sim_close};
+    *ret = (struct ipu_device_ops){
+        .self = c,
+        .name = "sim",
+        .read32 = sim_read32,
+        .write32 = sim_write32,
+        .attach = sim_attach,
+        .detach = sim_detach,
+        .detach_all = sim_detach_all,
+        .request = sim_request,
+        .mailbox = sim_mailbox,
+        .fence = sim_fence,
+        .now_ns = sim_now_ns,
+        .pause = sim_pause,
+        .close = sim_close};
     return 0;
 }

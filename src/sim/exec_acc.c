@@ -8,9 +8,8 @@
 /* Ends an accumulate into even[0..n-1]. Only operands raise flags now (a product that overflows
  * does not); the flag of an infinity comes when it is read. `read` has the flags of results read
  * on the way. */
-static int put_even(struct context *c, struct fp *f, const struct fp *read, const uint32_t *v,
-    int n)
-{
+static int
+put_even(struct context *c, struct fp *f, const struct fp *read, const uint32_t *v, int n) {
     int fault;
 
     f->flags &= ~(uint32_t)FP_OFLO;
@@ -23,21 +22,18 @@ static int put_even(struct context *c, struct fp *f, const struct fp *read, cons
     return fault;
 }
 
-static uint32_t mac(struct fp *f, uint32_t acc, uint32_t x, uint32_t y)
-{
+static uint32_t mac(struct fp *f, uint32_t acc, uint32_t x, uint32_t y) {
     return f32_add_quiet(acc, f32_mul(f, x, y));
 }
 
-EXEC(f32mac_aaan)
-{
+EXEC(f32mac_aaan) {
     struct fp f = fp_plain(c);
     uint32_t v = mac(&f, c->even[0], RA(A), RA(B));
 
     return put_even(c, &f, NULL, &v, 1);
 }
 
-EXEC(f32v2mac_aaan)
-{
+EXEC(f32v2mac_aaan) {
     struct fp f = fp_plain(c);
     uint32_t v[2];
 
@@ -46,8 +42,7 @@ EXEC(f32v2mac_aaan)
     return put_even(c, &f, NULL, v, 2);
 }
 
-EXEC(f32v2aop_aaan_ef)
-{
+EXEC(f32v2aop_aaan_ef) {
     struct fp f = fp_plain(c);
     uint32_t v[4];
 
@@ -58,24 +53,21 @@ EXEC(f32v2aop_aaan_ef)
 }
 
 /* Products of halves are exact in double; their sum, begun with +0, rounds once. */
-static uint32_t dot2(struct fp *f, uint32_t x, uint32_t y)
-{
+static uint32_t dot2(struct fp *f, uint32_t x, uint32_t y) {
     double p0 = f16_in(f, half_of(x, 0)) * f16_in(f, half_of(y, 0));
     double p1 = f16_in(f, half_of(x, 1)) * f16_in(f, half_of(y, 1));
 
     return f32_out(f, 0.0 + p0 + p1);
 }
 
-EXEC(f16v2cmac_aaan)
-{
+EXEC(f16v2cmac_aaan) {
     struct fp f = fp_plain(c);
     uint32_t v = f32_add_quiet(c->even[0], dot2(&f, RA(A), RA(B)));
 
     return put_even(c, &f, NULL, &v, 1);
 }
 
-EXEC(f16v4cmac_aaan)
-{
+EXEC(f16v4cmac_aaan) {
     struct fp f = fp_plain(c);
     uint32_t v[2];
 
@@ -86,62 +78,53 @@ EXEC(f16v4cmac_aaan)
 
 /* ---- accumulate vectors ---------------------------------------------------------------------- */
 
-static uint32_t half_single(struct fp *f, uint32_t h)
-{
+static uint32_t half_single(struct fp *f, uint32_t h) {
     return f32_out(f, f16_in(f, h));
 }
 
-static uint32_t acc_half(struct fp *f, uint32_t acc, uint32_t h)
-{
+static uint32_t acc_half(struct fp *f, uint32_t acc, uint32_t h) {
     return f32_add_quiet(acc, half_single(f, h));
 }
 
-static uint32_t absacc_half(struct fp *f, uint32_t acc, uint32_t h)
-{
+static uint32_t absacc_half(struct fp *f, uint32_t acc, uint32_t h) {
     return f32_add_quiet(half_single(f, h & 0x7FFFu), acc & 0x7FFFFFFFu);
 }
 
-static uint32_t sqacc_half(struct fp *f, uint32_t acc, uint32_t h)
-{
+static uint32_t sqacc_half(struct fp *f, uint32_t acc, uint32_t h) {
     double v = f16_in(f, h);
 
     return f32_add_quiet(acc, f32_out(f, v * v));
 }
 
-static uint32_t acc_single(struct fp *f, uint32_t acc, uint32_t x)
-{
+static uint32_t acc_single(struct fp *f, uint32_t acc, uint32_t x) {
     return f32_add_quiet(acc, f32_taken(f, x));
 }
 
-static uint32_t absacc_single(struct fp *f, uint32_t acc, uint32_t x)
-{
+static uint32_t absacc_single(struct fp *f, uint32_t acc, uint32_t x) {
     return acc_single(f, acc & 0x7FFFFFFFu, x & 0x7FFFFFFFu);
 }
 
-static uint32_t sqacc_single(struct fp *f, uint32_t acc, uint32_t x)
-{
+static uint32_t sqacc_single(struct fp *f, uint32_t acc, uint32_t x) {
     return mac(f, acc, x, x);
 }
 
-#define HALVES(id, n, fn)                                             \
-    EXEC(id)                                                          \
-    {                                                                 \
-        struct fp f = fp_plain(c);                                    \
-        uint32_t v[8];                                                \
-        for (int i = 0; i < (n); i++) {                               \
-            v[i] = fn(&f, c->even[i], half_of(RA2(A, i >> 1), i & 1)); \
-        }                                                             \
-        return put_even(c, &f, NULL, v, n);                                 \
+#define HALVES(id, n, fn)                                                                          \
+    EXEC(id) {                                                                                     \
+        struct fp f = fp_plain(c);                                                                 \
+        uint32_t v[8];                                                                             \
+        for (int i = 0; i < (n); i++) {                                                            \
+            v[i] = fn(&f, c->even[i], half_of(RA2(A, i >> 1), i & 1));                             \
+        }                                                                                          \
+        return put_even(c, &f, NULL, v, n);                                                        \
     }
-#define SINGLES(id, fn)                                               \
-    EXEC(id)                                                          \
-    {                                                                 \
-        struct fp f = fp_plain(c);                                    \
-        uint32_t v[4];                                                \
-        for (int i = 0; i < 4; i++) {                                 \
-            v[i] = fn(&f, c->even[i], RA2(A, i));                     \
-        }                                                             \
-        return put_even(c, &f, NULL, v, 4);                                 \
+#define SINGLES(id, fn)                                                                            \
+    EXEC(id) {                                                                                     \
+        struct fp f = fp_plain(c);                                                                 \
+        uint32_t v[4];                                                                             \
+        for (int i = 0; i < 4; i++) {                                                              \
+            v[i] = fn(&f, c->even[i], RA2(A, i));                                                  \
+        }                                                                                          \
+        return put_even(c, &f, NULL, v, 4);                                                        \
     }
 
 HALVES(f16v4acc_aaan, 4, acc_half)
@@ -157,8 +140,7 @@ SINGLES(f32v4sqacc_aaan, sqacc_single)
 
 /* An infinity is an overflow when it is read, whatever made it. A NaN of either kind comes out as
  * the fixed one and raises nothing. */
-uint32_t acc_read_single(struct fp *f, uint32_t acc)
-{
+uint32_t acc_read_single(struct fp *f, uint32_t acc) {
     if (f32_is_nan(acc)) {
         return FP_NAN32;
     }
@@ -168,8 +150,7 @@ uint32_t acc_read_single(struct fp *f, uint32_t acc)
     return f32_flush(acc);
 }
 
-uint32_t acc_read_half(struct fp *f, uint32_t acc, int lane)
-{
+uint32_t acc_read_half(struct fp *f, uint32_t acc, int lane) {
     if (f32_is_nan(acc)) {
         return FP_NAN16;
     }
@@ -180,8 +161,7 @@ uint32_t acc_read_half(struct fp *f, uint32_t acc, int lane)
     return f16_out(f, f32_in(acc), lane);
 }
 
-EXEC(f16v4gacc_aaan)
-{
+EXEC(f16v4gacc_aaan) {
     struct fp f = fp_rounding(c);
     uint32_t h[4];
     int fault;
@@ -198,8 +178,7 @@ EXEC(f16v4gacc_aaan)
 }
 
 /* Both return the old accumulators: a pipeline one issue deep. */
-EXEC(f32v2axpy_aaan)
-{
+EXEC(f32v2axpy_aaan) {
     struct fp f = fp_plain(c), read = f;
     uint32_t v[2], old[2];
     int fault;
@@ -216,8 +195,7 @@ EXEC(f32v2axpy_aaan)
     return fault;
 }
 
-EXEC(f16v4mix_aaan)
-{
+EXEC(f16v4mix_aaan) {
     struct fp f = fp_rounding(c), read = f;
     uint32_t v[4], h[4];
     int fault;
@@ -240,20 +218,17 @@ EXEC(f16v4mix_aaan)
 /* ---- gina: read the head of a chain of four pairs, shift, append the inputs ------------------ */
 
 /* Immediate: bit 0 the odd accumulators, bit 1 the second set (named assumption gina-imm). */
-static uint32_t *chain_of(struct context *c, int32_t imm)
-{
+static uint32_t *chain_of(struct context *c, int32_t imm) {
     return ((imm & 1) != 0 ? c->odd : c->even) + ((imm & 2) != 0 ? 8 : 0);
 }
 
-static void chain_shift(uint32_t *chain, uint32_t in0, uint32_t in1)
-{
+static void chain_shift(uint32_t *chain, uint32_t in0, uint32_t in1) {
     memmove(chain, chain + 2, 6 * sizeof chain[0]);
     chain[6] = in0;
     chain[7] = in1;
 }
 
-EXEC(f32v2gina_aaan_zi)
-{
+EXEC(f32v2gina_aaan_zi) {
     struct fp f = fp_plain(c);
     uint32_t *chain = chain_of(c, d->imm);
     uint32_t r0 = acc_read_single(&f, chain[0]), r1 = acc_read_single(&f, chain[1]);
@@ -268,8 +243,7 @@ EXEC(f32v2gina_aaan_zi)
     return fault;
 }
 
-EXEC(f16v2gina_aaan_zi)
-{
+EXEC(f16v2gina_aaan_zi) {
     struct fp f = fp_rounding(c);
     uint32_t *chain = chain_of(c, d->imm);
     uint32_t lo = acc_read_half(&f, chain[0], 0), hi = acc_read_half(&f, chain[1], 1);
@@ -285,11 +259,10 @@ EXEC(f16v2gina_aaan_zi)
 
 /* ---- permuters: raw bits, no floating-point effects ------------------------------------------ */
 
-EXEC(f16v4istacc_aaan_ef)
-{
+EXEC(f16v4istacc_aaan_ef) {
     uint32_t *e = c->even, *o = c->odd;
     uint32_t r0 = o[0], r1 = o[1]; /* AACC1, AACC3 */
-    uint32_t s0[2] = { RA2(B, 0), RA2(B, 1) }, s1[2] = { RA2(C, 0), RA2(C, 1) };
+    uint32_t s0[2] = {RA2(B, 0), RA2(B, 1)}, s1[2] = {RA2(C, 0), RA2(C, 1)};
 
     if (d->imm == 0) {
         o[0] = o[2];
@@ -303,8 +276,7 @@ EXEC(f16v4istacc_aaan_ef)
     return EXEC_OK;
 }
 
-EXEC(f16v4stacc_aaan_ef)
-{
+EXEC(f16v4stacc_aaan_ef) {
     uint32_t *e = c->even, *o = c->odd;
 
     if (d->imm == 0) {

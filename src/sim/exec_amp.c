@@ -19,29 +19,26 @@
 #include "sim/exec_imm.h"
 #include "sim/fp.h"
 
-#define UNITS 16
+#define UNITS     16
 #define SET_UNITS 8
 
 /* ---- coefficients ---------------------------------------------------------------------------- */
 
-void cwei_set(struct tile *t, uint32_t entry, uint64_t value)
-{
+void cwei_set(struct tile *t, uint32_t entry, uint64_t value) {
     t->cwei[entry] = value;
     if (t->coefs != NULL) {
         t->coefs->stale |= (uint64_t)1 << entry;
     }
 }
 
-void cwei_clear(struct tile *t)
-{
+void cwei_clear(struct tile *t) {
     for (uint32_t i = 0; i < 64; i++) {
         cwei_set(t, i, 0);
     }
 }
 
 /* Value of a lane; what is not finite becomes NaN and sends the issue to the careful path. */
-static double coef_value(enum coef_form form, uint64_t raw, int lane)
-{
+static double coef_value(enum coef_form form, uint64_t raw, int lane) {
     uint32_t bits;
 
     switch (form) {
@@ -52,19 +49,16 @@ static double coef_value(enum coef_form form, uint64_t raw, int lane)
     case COEF_F8_143:
         bits = (uint32_t)(raw >> 8 * lane) & 0xFFu;
         return bits == FP_NAN8 ? (double)NAN : f8_finite(bits, form == COEF_F8_143);
-    default:
-        return f32_in((uint32_t)(raw >> 32 * lane));
+    default: return f32_in((uint32_t)(raw >> 32 * lane));
     }
 }
 
-static int form_lanes(enum coef_form form)
-{
+static int form_lanes(enum coef_form form) {
     return form == COEF_F16 ? 4 : form == COEF_F32 ? 2 : 8;
 }
 
 /* Coefficients in the wanted form, brought up to date; NULL when out of memory. */
-static const struct coefs *coefs_get(struct tile *t, enum coef_form form)
-{
+static const struct coefs *coefs_get(struct tile *t, enum coef_form form) {
     struct coefs *w = t->coefs;
 
     if (w != NULL && w->form == form && w->stale == 0) {
@@ -94,13 +88,13 @@ static const struct coefs *coefs_get(struct tile *t, enum coef_form form)
 /* What an issue works on. Units of set s that are enabled: 8s .. 8s + enabled - 1. */
 struct issue {
     enum coef_form form;
-    int phase;        /* of the coefficients: 0..3 */
+    int phase; /* of the coefficients: 0..3 */
     int lanes;
-    int sets;         /* 1 or 2 */
-    int enabled;      /* units per set */
-    uint32_t xbits[8]; /* operand lanes as bits, for the careful path */
-    double x[8];       /* the same as numbers, f8 scaled; NaN when special */
-    int scale;         /* FP_SCL for f8, else 0 */
+    int sets;             /* 1 or 2 */
+    int enabled;          /* units per set */
+    uint32_t xbits[8];    /* operand lanes as bits, for the careful path */
+    double x[8];          /* the same as numbers, f8 scaled; NaN when special */
+    int scale;            /* FP_SCL for f8, else 0 */
     const uint32_t *base; /* accumulators that the dot products are added to, 16 */
 };
 
@@ -112,8 +106,7 @@ typedef int32_t v4i __attribute__((vector_size(16), aligned(4)));
 #define EXPONENT 0x7F800000
 
 /* Denormals to zeros of their sign. */
-static inline __attribute__((always_inline)) v4f flushed(v4f v)
-{
+static inline __attribute__((always_inline)) v4f flushed(v4f v) {
     v4i bits = (v4i)v;
 
     return (v4f)(bits & (((bits & EXPONENT) != 0) | INT32_MIN));
@@ -121,13 +114,12 @@ static inline __attribute__((always_inline)) v4f flushed(v4f v)
 
 /* out[k] = base[k] + dot[k] for all units; false when one is not finite. The sum begins with +0,
  * so that negative zeros add up to +0. */
-static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNITS],
-    const double *x, int lanes, const uint32_t *base, uint32_t *out)
-{
-    v4i bad = { 0, 0, 0, 0 };
+static inline __attribute__((always_inline)) bool add_dots(
+    const double (*w)[UNITS], const double *x, int lanes, const uint32_t *base, uint32_t *out) {
+    v4i bad = {0, 0, 0, 0};
 
     for (int k = 0; k < UNITS; k += 4) {
-        v4d sum = { 0, 0, 0, 0 };
+        v4d sum = {0, 0, 0, 0};
         v4f dot;
         v4i bits;
 
@@ -142,15 +134,13 @@ static inline __attribute__((always_inline)) bool add_dots(const double (*w)[UNI
     return (bad[0] | bad[1] | bad[2] | bad[3]) == 0;
 }
 
-static bool dots(const struct issue *s, const struct coefs *w, uint32_t *out)
-{
+static bool dots(const struct issue *s, const struct coefs *w, uint32_t *out) {
     return s->lanes == 4 ? add_dots(w->lane[s->phase], s->x, 4, s->base, out)
                          : add_dots(w->lane[s->phase], s->x, 8, s->base, out);
 }
 
 /* One operand lane or coefficient lane with its flags. */
-static double lane_in(struct fp *f, enum coef_form form, uint32_t bits)
-{
+static double lane_in(struct fp *f, enum coef_form form, uint32_t bits) {
     if (form == COEF_F16) {
         return f16_in(f, bits);
     }
@@ -162,9 +152,9 @@ static double lane_in(struct fp *f, enum coef_form form, uint32_t bits)
 }
 
 /* The careful path: enabled units only. */
-static void dots_flagged(struct fp *f, const struct tile *t, const struct issue *s,
-    enum coef_form xform, uint32_t *out)
-{
+static void dots_flagged(
+    struct fp *f, const struct tile *t, const struct issue *s, enum coef_form xform,
+    uint32_t *out) {
     for (int k = 0; k < UNITS; k++) {
         double sum = 0;
 
@@ -184,8 +174,7 @@ static void dots_flagged(struct fp *f, const struct tile *t, const struct issue 
 }
 
 /* Operand lanes of the two source registers. */
-static enum coef_form issue_operand(struct issue *s, const struct context *c, const uint32_t *src)
-{
+static enum coef_form issue_operand(struct issue *s, const struct context *c, const uint32_t *src) {
     enum coef_form xform = COEF_F16;
     double factor;
 
@@ -203,9 +192,8 @@ static enum coef_form issue_operand(struct issue *s, const struct context *c, co
     factor = power_of_two(s->scale);
     for (int i = 0; i < 8; i++) {
         s->xbits[i] = src[i >> 2] >> 8 * (i & 3) & 0xFFu;
-        s->x[i] = s->xbits[i] == FP_NAN8
-                      ? (double)NAN
-                      : f8_finite(s->xbits[i], xform == COEF_F8_143) * factor;
+        s->x[i] = s->xbits[i] == FP_NAN8 ? (double)NAN
+                                         : f8_finite(s->xbits[i], xform == COEF_F8_143) * factor;
     }
     return xform;
 }
@@ -215,8 +203,7 @@ static enum coef_form issue_operand(struct issue *s, const struct context *c, co
 enum partials { SINGLE2, HALF2, HALF4 };
 
 /* Partial inputs as singles: in[2s + (u & 1)]. */
-static void partials_in(struct fp *f, enum partials kind, const uint32_t *src, uint32_t in[4])
-{
+static void partials_in(struct fp *f, enum partials kind, const uint32_t *src, uint32_t in[4]) {
     for (int i = 0; i < 4; i++) {
         if (kind == SINGLE2) {
             in[i] = i < 2 ? f32_taken(f, src[i]) : 0;
@@ -228,8 +215,7 @@ static void partials_in(struct fp *f, enum partials kind, const uint32_t *src, u
     }
 }
 
-static void results_out(struct fp *f, enum partials kind, const uint32_t *head, uint32_t out[2])
-{
+static void results_out(struct fp *f, enum partials kind, const uint32_t *head, uint32_t out[2]) {
     if (kind == SINGLE2) {
         out[0] = acc_read_single(f, head[0]);
         out[1] = acc_read_single(f, head[1]);
@@ -244,9 +230,8 @@ static void results_out(struct fp *f, enum partials kind, const uint32_t *head, 
 }
 
 /* shifted[k] for enabled units: the neighbour's `from`, or the partial input. */
-static void chain_in(const struct issue *s, const uint32_t *from, const uint32_t in[4],
-    uint32_t *shifted)
-{
+static void
+chain_in(const struct issue *s, const uint32_t *from, const uint32_t in[4], uint32_t *shifted) {
     for (int set = 0; set < s->sets; set++) {
         for (int u = 0; u < s->enabled; u++) {
             int k = SET_UNITS * set + u;
@@ -255,15 +240,13 @@ static void chain_in(const struct issue *s, const uint32_t *from, const uint32_t
     }
 }
 
-static void put_enabled(const struct issue *s, uint32_t *to, const uint32_t *from)
-{
+static void put_enabled(const struct issue *s, uint32_t *to, const uint32_t *from) {
     for (int set = 0; set < s->sets; set++) {
         memcpy(to + SET_UNITS * set, from + SET_UNITS * set, (size_t)s->enabled * sizeof *to);
     }
 }
 
-static enum coef_form weights_form(const struct context *c, bool is_f8)
-{
+static enum coef_form weights_form(const struct context *c, bool is_f8) {
     if (!is_f8) {
         return COEF_F16;
     }
@@ -271,15 +254,18 @@ static enum coef_form weights_form(const struct context *c, bool is_f8)
 }
 
 /* Any issue, unit by unit if need be. */
-static int amp_half(struct tile *t, struct context *c,
-    const struct dec *d, enum partials kind, bool is_f8, bool is_slic)
-{
+static int amp_half(
+    struct tile *t, struct context *c, const struct dec *d, enum partials kind, bool is_f8,
+    bool is_slic) {
     struct fp f = fp_plain(c);
-    struct issue s = { .form = weights_form(c, is_f8), .sets = kind == HALF4 ? 2 : 1,
-        .enabled = 2 * IMM_ENGINES(d), .phase = is_slic ? IMM_WEIGHTS(d) : IMM_PHASE(d) };
+    struct issue s = {
+        .form = weights_form(c, is_f8),
+        .sets = kind == HALF4 ? 2 : 1,
+        .enabled = 2 * IMM_ENGINES(d),
+        .phase = is_slic ? IMM_WEIGHTS(d) : IMM_PHASE(d)};
     bool is_first = is_slic || IMM_PHASE(d) == 0;
     const uint32_t *from = is_first ? c->even : c->odd;
-    uint32_t in[4], out[2] = { 0, 0 }, shifted[UNITS] = { 0 }, sums[UNITS] = { 0 };
+    uint32_t in[4], out[2] = {0, 0}, shifted[UNITS] = {0}, sums[UNITS] = {0};
     const struct coefs *w = coefs_get(t, s.form);
     enum coef_form xform;
     int fault;
@@ -310,10 +296,9 @@ static int amp_half(struct tile *t, struct context *c,
     return EXEC_OK;
 }
 
-#define AMP(id, kind, is_f8, is_slic)                       \
-    EXEC(id)                                                \
-    {                                                       \
-        return amp_half(t, c, d, kind, is_f8, is_slic);     \
+#define AMP(id, kind, is_f8, is_slic)                                                              \
+    EXEC(id) {                                                                                     \
+        return amp_half(t, c, d, kind, is_f8, is_slic);                                            \
     }
 
 AMP(f16v4sisoamp_aaan_ef, SINGLE2, false, false)
@@ -330,26 +315,23 @@ AMP(f8v8hihov4slic_aaan_ef, HALF4, true, true)
  * Set 1 runs one issue behind set 0: its operand is TAS, the operand of the issue before. In
  * issue p the set p & 1 talks (results and partials); with one set, even issues only. */
 
-static uint32_t coef_single(const struct tile *t, int unit, int entry, int half)
-{
+static uint32_t coef_single(const struct tile *t, int unit, int entry, int half) {
     return (uint32_t)(t->cwei[4 * unit + entry] >> 32 * half);
 }
 
 /* A product that overflows raises nothing; invalid factors do. */
-static uint32_t mul_factors(struct fp *f, uint32_t x, uint32_t y)
-{
-    struct fp m = { 0 };
+static uint32_t mul_factors(struct fp *f, uint32_t x, uint32_t y) {
+    struct fp m = {0};
     uint32_t product = f32_mul(&m, x, y);
 
     f->flags |= m.flags & FP_INV;
     return product;
 }
 
-static int amp_single(struct tile *t, struct context *c, const struct dec *d, int sets)
-{
+static int amp_single(struct tile *t, struct context *c, const struct dec *d, int sets) {
     struct fp f = fp_plain(c);
     int p = IMM_PHASE(d), o = p & 1, enabled = 2 * IMM_ENGINES(d);
-    uint32_t x = f32_flush(RA(B)), in[2] = { f32_taken(&f, RA2(C, 0)), f32_taken(&f, RA2(C, 1)) };
+    uint32_t x = f32_flush(RA(B)), in[2] = {f32_taken(&f, RA2(C, 0)), f32_taken(&f, RA2(C, 1))};
     uint32_t even[UNITS], odd[UNITS], out[2];
     const uint32_t *head = p == o ? c->even : c->odd;
     int fault;
@@ -389,21 +371,18 @@ static int amp_single(struct tile *t, struct context *c, const struct dec *d, in
     return EXEC_OK;
 }
 
-EXEC(f32sisoamp_aaan_ef)
-{
+EXEC(f32sisoamp_aaan_ef) {
     return amp_single(t, c, d, 1);
 }
 
-EXEC(f32sisov2amp_aaan_ef)
-{
+EXEC(f32sisov2amp_aaan_ef) {
     return amp_single(t, c, d, 2);
 }
 
-static int slic_single(struct tile *t, struct context *c, const struct dec *d, int sets)
-{
+static int slic_single(struct tile *t, struct context *c, const struct dec *d, int sets) {
     struct fp f = fp_plain(c);
     int p = IMM_PHASE(d), enabled = 2 * IMM_ENGINES(d), wid = IMM_WEIGHTS(d);
-    uint32_t x = f32_flush(RA(B)), in[2] = { f32_taken(&f, RA2(C, 0)), f32_taken(&f, RA2(C, 1)) };
+    uint32_t x = f32_flush(RA(B)), in[2] = {f32_taken(&f, RA2(C, 0)), f32_taken(&f, RA2(C, 1))};
     uint32_t even[UNITS], out[2];
     const uint32_t *head;
     int fault;
@@ -434,12 +413,10 @@ static int slic_single(struct tile *t, struct context *c, const struct dec *d, i
     return EXEC_OK;
 }
 
-EXEC(f32sisoslic_aaan_ef)
-{
+EXEC(f32sisoslic_aaan_ef) {
     return slic_single(t, c, d, 1);
 }
 
-EXEC(f32sisov2slic_aaan_ef)
-{
+EXEC(f32sisov2slic_aaan_ef) {
     return slic_single(t, c, d, 2);
 }

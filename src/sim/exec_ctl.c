@@ -6,8 +6,7 @@
 
 /* Leaves the straight path. A worker pays one turn for a bundle at 4 mod 8, because it fetches
  * aligned pairs of words. */
-static void branch_take(struct tile *t, struct context *c, uint32_t target)
-{
+static void branch_take(struct tile *t, struct context *c, uint32_t target) {
     c->next_pc = target;
     c->is_taken = true;
     if (c->index != 0 && (target & 4) != 0) {
@@ -19,8 +18,7 @@ static void branch_take(struct tile *t, struct context *c, uint32_t target)
 }
 
 /* The target is checked even when the branch is not taken. */
-static int branch_if(struct tile *t, struct context *c, uint32_t target, bool is_taken)
-{
+static int branch_if(struct tile *t, struct context *c, uint32_t target, bool is_taken) {
     if (!pc_is_valid(target)) {
         return ETYPE_INVALID_PC;
     }
@@ -30,11 +28,10 @@ static int branch_if(struct tile *t, struct context *c, uint32_t target, bool is
     return EXEC_OK;
 }
 
-#define BRANCH(name, cond)                                            \
-    EXEC(name##_mmmn_zi)                                              \
-    {                                                                 \
-        uint32_t x = RM(A);                                           \
-        return branch_if(t, c, (uint32_t)d->imm & ADDR_MASK, (cond)); \
+#define BRANCH(name, cond)                                                                         \
+    EXEC(name##_mmmn_zi) {                                                                         \
+        uint32_t x = RM(A);                                                                        \
+        return branch_if(t, c, (uint32_t)d->imm & ADDR_MASK, (cond));                              \
     }
 
 BRANCH(brz, x == 0)
@@ -42,19 +39,16 @@ BRANCH(brnz, x != 0)
 BRANCH(brneg, x >> 31 != 0)
 BRANCH(brpos, x >> 31 == 0)
 
-EXEC(br_mmmn)
-{
+EXEC(br_mmmn) {
     return branch_if(t, c, RM(A), true);
 }
 
-EXEC(bri_mmmn_zi)
-{
+EXEC(bri_mmmn_zi) {
     return branch_if(t, c, (uint32_t)d->imm & ADDR_MASK, true);
 }
 
 /* The counter goes down whether or not the branch is taken (the manual's listing). */
-EXEC(brnzdec_mmmn_zi)
-{
+EXEC(brnzdec_mmmn_zi) {
     uint32_t x = RM(A);
     int fault = branch_if(t, c, (uint32_t)d->imm & ADDR_MASK, x != 0);
 
@@ -65,8 +59,7 @@ EXEC(brnzdec_mmmn_zi)
 }
 
 /* Bit 19 of the word address is ignored. */
-EXEC(call_mmmn_zi)
-{
+EXEC(call_mmmn_zi) {
     uint32_t link = c->next_pc;
     int fault = branch_if(t, c, (uint32_t)d->imm & ADDR_MASK, true);
 
@@ -78,8 +71,7 @@ EXEC(call_mmmn_zi)
 
 /* ---- repeats --------------------------------------------------------------------------------- */
 
-static int repeat(struct context *c, uint32_t count, uint32_t last)
-{
+static int repeat(struct context *c, uint32_t count, uint32_t last) {
     uint32_t first = c->next_pc, end = first + 8 * (last + 1);
 
     if ((first & 7) != 0 || !pc_is_valid(end)) {
@@ -97,24 +89,21 @@ static int repeat(struct context *c, uint32_t count, uint32_t last)
     return EXEC_OK;
 }
 
-EXEC(rpt_mmmn_zi)
-{
+EXEC(rpt_mmmn_zi) {
     return repeat(c, RM(A), (uint32_t)d->imm);
 }
 
-EXEC(rpt_mmmn_zi_zi)
-{
+EXEC(rpt_mmmn_zi_zi) {
     return repeat(c, (uint32_t)d->imm, d->r[B]);
 }
 
 /* ---- exits, traps, launches, barriers -------------------------------------------------------- */
 
-#define EXIT(name, cond)                       \
-    EXEC(name##_mmmn)                          \
-    {                                          \
-        int32_t x = (int32_t)RM(A);            \
-        c->exit_status = (cond);               \
-        return EXEC_EXIT;                      \
+#define EXIT(name, cond)                                                                           \
+    EXEC(name##_mmmn) {                                                                            \
+        int32_t x = (int32_t)RM(A);                                                                \
+        c->exit_status = (cond);                                                                   \
+        return EXEC_EXIT;                                                                          \
     }
 
 EXIT(exitz, x == 0)
@@ -122,21 +111,18 @@ EXIT(exitnz, x != 0)
 EXIT(exitneg, x < 0)
 EXIT(exitpos, x >= 0)
 
-EXEC(trap_mmmn_zi)
-{
+EXEC(trap_mmmn_zi) {
     return (d->imm & 1) != 0 ? ETYPE_PBRK1 : ETYPE_PBRK0;
 }
 
 #define VERTEX_BASE_MASK 0xFFFFCu /* the register has address bits 19:2 */
 
-static bool launch_is_valid(uint32_t entry, uint32_t vertex_base)
-{
+static bool launch_is_valid(uint32_t entry, uint32_t vertex_base) {
     return pc_is_valid(entry) && (vertex_base & 3) == 0;
 }
 
 /* With no worker free the launch cannot be done: same fault as runall with workers active. */
-EXEC(run_mmmn_zi)
-{
+EXEC(run_mmmn_zi) {
     uint32_t entry = RM(A);
     uint32_t base = RM(B) + 4 * (uint32_t)d->imm + TARGET_MEM_BASE;
 
@@ -152,8 +138,7 @@ EXEC(run_mmmn_zi)
     return ETYPE_INVALID_INSTR;
 }
 
-EXEC(runall_mmmn_zi)
-{
+EXEC(runall_mmmn_zi) {
     uint32_t entry = RM(A), base = RM(B);
 
     for (int w = 1; w < TILE_CONTEXTS; w++) {
@@ -177,17 +162,15 @@ EXEC(runall_mmmn_zi)
     return EXEC_OK;
 }
 
-EXEC(sync_zi)
-{
+EXEC(sync_zi) {
     return d->imm == 2 ? EXEC_LOCAL : EXEC_SYNC;
 }
 
-#define FOR_CHIP(id)          \
-    EXEC(id)                  \
-    {                         \
-        (void)c;              \
-        (void)d;              \
-        return EXEC_EXCHANGE; \
+#define FOR_CHIP(id)                                                                               \
+    EXEC(id) {                                                                                     \
+        (void)c;                                                                                   \
+        (void)d;                                                                                   \
+        return EXEC_EXCHANGE;                                                                      \
     }
 
 FOR_CHIP(delay_zi)
@@ -202,41 +185,62 @@ FOR_CHIP(sendpicp_word0)
 /* ---- control registers ----------------------------------------------------------------------- */
 
 enum {
-    CSR_PC = 0x00, CSR_SR = 0x01, CSR_COUNT_L = 0x60, CSR_COUNT_U = 0x61,
-    CSR_DBG_DATA = 0x70, CSR_DBG_BRK_ID = 0x71, CSR_CTXT_STS = 0x72,
+    CSR_PC = 0x00,
+    CSR_SR = 0x01,
+    CSR_COUNT_L = 0x60,
+    CSR_COUNT_U = 0x61,
+    CSR_DBG_DATA = 0x70,
+    CSR_DBG_BRK_ID = 0x71,
+    CSR_CTXT_STS = 0x72,
     /* supervisor */
-    CSR_CR = 0x02, CSR_TILE_ID = 0x03, CSR_FP_ICTL = 0x20, CSR_W0_BASE = 0x21, CSR_W5_BASE = 0x26,
-    CSR_FP_INFMT = 0x31, CSR_FP_ISCL = 0x33,
+    CSR_CR = 0x02,
+    CSR_TILE_ID = 0x03,
+    CSR_FP_ICTL = 0x20,
+    CSR_W0_BASE = 0x21,
+    CSR_W5_BASE = 0x26,
+    CSR_FP_INFMT = 0x31,
+    CSR_FP_ISCL = 0x33,
     /* worker */
-    CSR_VERTEX_BASE = 0x02, CSR_WORKER_BASE = 0x03, CSR_REPEAT_COUNT = 0x04,
-    CSR_REPEAT_FIRST = 0x05, CSR_REPEAT_END = 0x06,
-    CSR_UPPER = 0x100, CSR_FP_STS = 0x100, CSR_FP_CLR, CSR_FP_CTL, CSR_PRNG_0_0, CSR_PRNG_0_1,
-    CSR_PRNG_1_0, CSR_PRNG_1_1, CSR_PRNG_SEED, CSR_TAS, CSR_FP_NFMT, CSR_FP_SCL,
+    CSR_VERTEX_BASE = 0x02,
+    CSR_WORKER_BASE = 0x03,
+    CSR_REPEAT_COUNT = 0x04,
+    CSR_REPEAT_FIRST = 0x05,
+    CSR_REPEAT_END = 0x06,
+    CSR_UPPER = 0x100,
+    CSR_FP_STS = 0x100,
+    CSR_FP_CLR,
+    CSR_FP_CTL,
+    CSR_PRNG_0_0,
+    CSR_PRNG_0_1,
+    CSR_PRNG_1_0,
+    CSR_PRNG_1_1,
+    CSR_PRNG_SEED,
+    CSR_TAS,
+    CSR_FP_NFMT,
+    CSR_FP_SCL,
 };
 
 #define FP_CTL_MASK 0x00180007u
 
 /* Writable bits of the supervisor's registers that are plain storage; 0 = no such register. */
-static uint32_t sup_mask(int number)
-{
+static uint32_t sup_mask(int number) {
     switch (number) {
     case CSR_FP_ICTL: return FP_CTL_MASK;
     case CSR_W0_BASE ... CSR_W5_BASE: return 0xFFFFFu;
     case CSR_FP_INFMT: return 3;
     case CSR_FP_ISCL: return 0x3F;
-    case 0x50: return 0xFFFFFu;                    /* CCCSLOAD */
+    case 0x50: return 0xFFFFFu; /* CCCSLOAD */
     case CSR_DBG_DATA: return 0xFFFFFFFFu;
     case CSR_DBG_BRK_ID: return 1;
-    case 0x73 ... 0x75: return 0xFFFFFFFFu;        /* DBG_CTL, DBG_ECSR, DBG_ECLR */
-    case 0x80 ... 0x82: return 0xFFFFFFFFu;        /* instruction break */
-    case 0x90 ... 0x92: return 0xFFFFFFFFu;        /* data break */
-    case 0xA0 ... 0xAB: return 0xFFFFFFFFu;        /* exchange: the chip gives them meaning */
+    case 0x73 ... 0x75: return 0xFFFFFFFFu; /* DBG_CTL, DBG_ECSR, DBG_ECLR */
+    case 0x80 ... 0x82: return 0xFFFFFFFFu; /* instruction break */
+    case 0x90 ... 0x92: return 0xFFFFFFFFu; /* data break */
+    case 0xA0 ... 0xAB: return 0xFFFFFFFFu; /* exchange: the chip gives them meaning */
     default: return 0;
     }
 }
 
-static uint32_t context_states(const struct tile *t)
-{
+static uint32_t context_states(const struct tile *t) {
     uint32_t v = 0;
 
     for (int i = 0; i < TILE_CONTEXTS; i++) {
@@ -245,8 +249,7 @@ static uint32_t context_states(const struct tile *t)
     return v;
 }
 
-static int sup_get(struct tile *t, struct context *c, int number, uint32_t *ret)
-{
+static int sup_get(struct tile *t, struct context *c, int number, uint32_t *ret) {
     switch (number) {
     case CSR_PC: *ret = c->pc; return EXEC_OK;
     case CSR_SR:
@@ -268,12 +271,14 @@ static int sup_get(struct tile *t, struct context *c, int number, uint32_t *ret)
     }
 }
 
-static int sup_put(struct tile *t, int number, uint32_t value)
-{
+static int sup_put(struct tile *t, int number, uint32_t value) {
     switch (number) {
-    case CSR_PC: case CSR_SR: case CSR_TILE_ID: case CSR_COUNT_L: case CSR_COUNT_U:
-    case CSR_CTXT_STS:
-        return EXEC_OK; /* read-only: accepted and dropped */
+    case CSR_PC:
+    case CSR_SR:
+    case CSR_TILE_ID:
+    case CSR_COUNT_L:
+    case CSR_COUNT_U:
+    case CSR_CTXT_STS: return EXEC_OK; /* read-only: accepted and dropped */
     case CSR_CR:
         if ((value & 1) != 0) {
             t->consensus = false;
@@ -301,13 +306,16 @@ static int sup_put(struct tile *t, int number, uint32_t value)
     }
 }
 
-static int worker_get_upper(const struct context *c, int number, uint32_t *ret)
-{
+static int worker_get_upper(const struct context *c, int number, uint32_t *ret) {
     switch (number) {
     case CSR_FP_STS: *ret = c->fp_sts; return EXEC_OK;
-    case CSR_FP_CLR: case CSR_PRNG_SEED: *ret = 0; return EXEC_OK;
+    case CSR_FP_CLR:
+    case CSR_PRNG_SEED: *ret = 0; return EXEC_OK;
     case CSR_FP_CTL: *ret = c->fp_ctl; return EXEC_OK;
-    case CSR_PRNG_0_0: case CSR_PRNG_0_1: case CSR_PRNG_1_0: case CSR_PRNG_1_1:
+    case CSR_PRNG_0_0:
+    case CSR_PRNG_0_1:
+    case CSR_PRNG_1_0:
+    case CSR_PRNG_1_1:
         number -= CSR_PRNG_0_0;
         *ret = (uint32_t)(c->prng[number >> 1] >> 32 * (number & 1));
         return EXEC_OK;
@@ -318,8 +326,7 @@ static int worker_get_upper(const struct context *c, int number, uint32_t *ret)
     }
 }
 
-static int worker_get(const struct tile *t, const struct context *c, int number, uint32_t *ret)
-{
+static int worker_get(const struct tile *t, const struct context *c, int number, uint32_t *ret) {
     switch (number) {
     case CSR_PC: *ret = c->pc; return EXEC_OK;
     case CSR_SR:
@@ -338,24 +345,21 @@ static int worker_get(const struct tile *t, const struct context *c, int number,
     }
 }
 
-static void prng_set(struct context *c, int word, uint32_t value)
-{
+static void prng_set(struct context *c, int word, uint32_t value) {
     uint64_t *half = &c->prng[word >> 1];
     int shift = 32 * (word & 1);
 
     *half = (*half & ~((uint64_t)0xFFFFFFFFu << shift)) | (uint64_t)value << shift;
 }
 
-static void prng_seed(struct context *c, uint32_t v)
-{
+static void prng_seed(struct context *c, uint32_t v) {
     prng_set(c, 0, v);
     prng_set(c, 1, ~v);
     prng_set(c, 2, v << 13 | ~v >> 19);
     prng_set(c, 3, ~v << 13 | v >> 19);
 }
 
-static int worker_put_upper(struct context *c, int number, uint32_t value)
-{
+static int worker_put_upper(struct context *c, int number, uint32_t value) {
     switch (number) {
     case CSR_FP_STS: return EXEC_OK;
     case CSR_FP_CLR:
@@ -366,9 +370,10 @@ static int worker_put_upper(struct context *c, int number, uint32_t value)
         }
         return EXEC_OK;
     case CSR_FP_CTL: c->fp_ctl = value & FP_CTL_MASK; return EXEC_OK;
-    case CSR_PRNG_0_0: case CSR_PRNG_0_1: case CSR_PRNG_1_0: case CSR_PRNG_1_1:
-        prng_set(c, number - CSR_PRNG_0_0, value);
-        return EXEC_OK;
+    case CSR_PRNG_0_0:
+    case CSR_PRNG_0_1:
+    case CSR_PRNG_1_0:
+    case CSR_PRNG_1_1: prng_set(c, number - CSR_PRNG_0_0, value); return EXEC_OK;
     case CSR_PRNG_SEED: prng_seed(c, value); return EXEC_OK;
     case CSR_TAS: c->tas = value; return EXEC_OK;
     case CSR_FP_NFMT: c->fp_nfmt = (c->fp_nfmt & 1) | (value & 2); return EXEC_OK;
@@ -377,13 +382,11 @@ static int worker_put_upper(struct context *c, int number, uint32_t value)
     }
 }
 
-int csr_get(struct tile *t, struct context *c, int number, uint32_t *ret)
-{
+int csr_get(struct tile *t, struct context *c, int number, uint32_t *ret) {
     return c->index == 0 ? sup_get(t, c, number, ret) : worker_get(t, c, number, ret);
 }
 
-int csr_put(struct tile *t, struct context *c, int number, uint32_t value)
-{
+int csr_put(struct tile *t, struct context *c, int number, uint32_t value) {
     uint32_t unused;
 
     if (c->index == 0) {
@@ -399,8 +402,7 @@ int csr_put(struct tile *t, struct context *c, int number, uint32_t value)
     return worker_get(t, c, number, &unused); /* others: read-only, or unknown */
 }
 
-static bool poke_sup(struct tile *t, struct context *c, int number, uint32_t value)
-{
+static bool poke_sup(struct tile *t, struct context *c, int number, uint32_t value) {
     switch (number) {
     case CSR_PC: c->pc = value & ADDR_MASK; return true;
     case CSR_SR:
@@ -410,19 +412,23 @@ static bool poke_sup(struct tile *t, struct context *c, int number, uint32_t val
         t->csr[CSR_SR] = value & 0x206u;
         return true;
     case CSR_CTXT_STS: t->csr[CSR_CTXT_STS] = value & 0xF8000000u; return true;
-    case CSR_TILE_ID: case CSR_COUNT_L: case CSR_COUNT_U: return false;
+    case CSR_TILE_ID:
+    case CSR_COUNT_L:
+    case CSR_COUNT_U: return false;
     default: return number != CSR_CR && sup_put(t, number, value) == EXEC_OK;
     }
 }
 
-bool csr_poke(struct tile *t, struct context *c, int number, uint32_t value)
-{
+bool csr_poke(struct tile *t, struct context *c, int number, uint32_t value) {
     if (c->index == 0) {
         return poke_sup(t, c, number, value);
     }
     switch (number) {
     case CSR_PC: c->pc = value & ADDR_MASK; return true;
-    case CSR_SR: c->etype = value >> 4 & 15; c->erpt = value >> 9 & 1; return true;
+    case CSR_SR:
+        c->etype = value >> 4 & 15;
+        c->erpt = value >> 9 & 1;
+        return true;
     case CSR_VERTEX_BASE: c->m[13] = value & 0xFFFFCu; return true;
     case CSR_WORKER_BASE: c->m[12] = value & 0xFFFFFu; return true;
     case CSR_REPEAT_COUNT: c->rpt_count = value & 0xFFFFu; return true;
@@ -435,8 +441,7 @@ bool csr_poke(struct tile *t, struct context *c, int number, uint32_t value)
     }
 }
 
-EXEC(get_mmmn_zi)
-{
+EXEC(get_mmmn_zi) {
     uint32_t value;
     int fault = csr_get(t, c, d->imm, &value);
 
@@ -446,13 +451,11 @@ EXEC(get_mmmn_zi)
     return fault;
 }
 
-EXEC(put_mmmn_zi)
-{
+EXEC(put_mmmn_zi) {
     return csr_put(t, c, d->imm, RM(A));
 }
 
-EXEC(uget_aaan_zi)
-{
+EXEC(uget_aaan_zi) {
     uint32_t value;
     int fault = csr_get(t, c, CSR_UPPER + d->imm, &value);
 
@@ -462,7 +465,6 @@ EXEC(uget_aaan_zi)
     return fault;
 }
 
-EXEC(uput_aaan_zi)
-{
+EXEC(uput_aaan_zi) {
     return csr_put(t, c, CSR_UPPER + d->imm, RA(A));
 }

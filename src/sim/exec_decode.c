@@ -16,15 +16,13 @@ static const uint8_t latency_of[ISA_OP_COUNT] = {
 #undef LATENCY
 };
 
-static const struct dec bad = { .kind = DEC_BAD, .latency = 1 };
+static const struct dec bad = {.kind = DEC_BAD, .latency = 1};
 
-static bool is_main_kind(uint8_t kind)
-{
+static bool is_main_kind(uint8_t kind) {
     return kind == ISA_M || kind == ISA_M_PAIR;
 }
 
-static uint32_t kind_width(uint8_t kind)
-{
+static uint32_t kind_width(uint8_t kind) {
     switch (kind) {
     case ISA_M_PAIR:
     case ISA_A_PAIR: return 2;
@@ -34,8 +32,7 @@ static uint32_t kind_width(uint8_t kind)
 }
 
 /* A register operand: number aligned, sink chosen, masks extended. */
-static void take_register(struct dec *d, const struct isa_operand *o, uint32_t n, bool is_sup)
-{
+static void take_register(struct dec *d, const struct isa_operand *o, uint32_t n, bool is_sup) {
     uint32_t width = kind_width(o->kind);
     uint32_t existing = is_main_kind(o->kind) ? 12 : 8;
     uint16_t bits;
@@ -57,12 +54,11 @@ static void take_register(struct dec *d, const struct isa_operand *o, uint32_t n
 }
 
 /* False when the form has no published meaning. */
-static bool take_insn(const struct insn *insn, bool is_sup, enum exec_level level, struct dec *d)
-{
+static bool take_insn(const struct insn *insn, bool is_sup, enum exec_level level, struct dec *d) {
     const struct isa_info *info = isa_info((enum isa_op)insn->op);
     bool has_imm = false;
 
-    *d = (struct dec){ .op = insn->op, .latency = 1 };
+    *d = (struct dec){.op = insn->op, .latency = 1};
     if (latency_of[insn->op] != 0) {
         d->latency = latency_of[insn->op];
     }
@@ -92,25 +88,23 @@ static bool take_insn(const struct insn *insn, bool is_sup, enum exec_level leve
     return true;
 }
 
-bool decode_word(uint32_t word, enum isa_unit unit, struct dec *ret)
-{
+bool decode_word(uint32_t word, enum isa_unit unit, struct dec *ret) {
     struct insn insn;
 
-    if (!isa_decode(word, unit, &insn) || !take_insn(&insn, unit == ISA_SUPERVISOR, EXEC_SCALAR, ret)) {
+    if (!isa_decode(word, unit, &insn) ||
+        !take_insn(&insn, unit == ISA_SUPERVISOR, EXEC_SCALAR, ret)) {
         return false;
     }
     ret->kind = DEC_SOLO;
     return true;
 }
 
-static uint32_t word_at(const struct tile *t, uint32_t addr)
-{
+static uint32_t word_at(const struct tile *t, uint32_t addr) {
     return t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES].words[(addr >> 2) % PAGE_WORDS];
 }
 
 /* Makes d write its $a registers where they do not disturb the other half of the bundle. */
-static void lay_aside(enum isa_op op, struct dec *d)
-{
+static void lay_aside(enum isa_op op, struct dec *d) {
     const struct isa_info *info = isa_info(op);
 
     for (int i = 0; i < info->operand_count; i++) {
@@ -122,13 +116,12 @@ static void lay_aside(enum isa_op op, struct dec *d)
         }
     }
     if (op == ISA_OP_ld64a32_mmbn) {
-        d->writes &= (uint16_t)~(1u << d->r[D]); /* the one load that leaves a word of its quad */
+        d->writes &= (uint16_t) ~(1u << d->r[D]); /* the one load that leaves a word of its quad */
     }
 }
 
 /* The group at addr into e[0] and, for a bundle, e[1]. */
-static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struct dec *e)
-{
+static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struct dec *e) {
     enum isa_unit unit = is_sup ? ISA_SUPERVISOR : ISA_WORKER;
     struct insn x, y;
     struct dec second;
@@ -143,8 +136,7 @@ static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struc
     }
     if (is_sup || isa_info((enum isa_op)x.op)->pipe != ISA_MAIN || !pc_is_valid(addr + 4) ||
         !isa_decode(word_at(t, addr + 4), unit, &y) || !y.coissue ||
-        isa_info((enum isa_op)y.op)->pipe != ISA_AUX ||
-        !take_insn(&y, is_sup, t->level, &second) ||
+        isa_info((enum isa_op)y.op)->pipe != ISA_AUX || !take_insn(&y, is_sup, t->level, &second) ||
         (e[0].writes & second.writes & 0x3FFF) != 0) { /* $a14, $a15: dummies, once per half */
         e[0] = bad;
         return;
@@ -162,8 +154,7 @@ static void decode_group(const struct tile *t, bool is_sup, uint32_t addr, struc
     e[1] = second;
 }
 
-const struct dec *decode_at(struct tile *t, const struct context *c)
-{
+const struct dec *decode_at(struct tile *t, const struct context *c) {
     bool is_sup = c->index == 0;
     struct dec **block = &t->code[is_sup ? 0 : 1][(c->pc - TARGET_MEM_BASE) / (4 * CODE_WORDS)];
     struct dec *e;
@@ -185,8 +176,7 @@ const struct dec *decode_at(struct tile *t, const struct context *c)
     return e;
 }
 
-void code_drop(struct tile *t, uint32_t addr)
-{
+void code_drop(struct tile *t, uint32_t addr) {
     uint32_t block = (addr - TARGET_MEM_BASE) / (4 * CODE_WORDS);
     uint32_t i = (addr >> 2) % CODE_WORDS;
 
@@ -203,8 +193,7 @@ void code_drop(struct tile *t, uint32_t addr)
     }
 }
 
-void code_free(struct tile *t)
-{
+void code_free(struct tile *t) {
     for (int unit = 0; unit < 2; unit++) {
         for (uint32_t i = 0; i < CODE_BLOCKS; i++) {
             free(t->code[unit][i]);

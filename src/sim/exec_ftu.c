@@ -6,60 +6,51 @@
 
 /* ---- scalar rules: v is a number (denormals already zero); flags are raised here ------------- */
 
-static double invalid(struct fp *f)
-{
+static double invalid(struct fp *f) {
     f->flags |= FP_INV;
     return (double)NAN;
 }
 
-static double by_zero(struct fp *f, double v)
-{
+static double by_zero(struct fp *f, double v) {
     f->flags |= FP_DIV0;
     return copysign((double)INFINITY, v);
 }
 
 /* Large enough for both formats to overflow, and still a number, so that they say so. */
-static double huge_or(double v, double result)
-{
+static double huge_or(double v, double result) {
     return isinf(result) && isfinite(v) ? 1e300 : result;
 }
 
-static double do_exp(struct fp *f, double v)
-{
+static double do_exp(struct fp *f, double v) {
     (void)f;
     return huge_or(v, exp(v));
 }
 
-static double do_exp2(struct fp *f, double v)
-{
+static double do_exp2(struct fp *f, double v) {
     (void)f;
     return huge_or(v, exp2(v));
 }
 
-static double do_ln(struct fp *f, double v)
-{
+static double do_ln(struct fp *f, double v) {
     if (v == 0) {
         return by_zero(f, -1);
     }
     return v < 0 ? invalid(f) : log(v);
 }
 
-static double do_log2(struct fp *f, double v)
-{
+static double do_log2(struct fp *f, double v) {
     if (v == 0) {
         return by_zero(f, -1);
     }
     return v < 0 ? invalid(f) : log2(v);
 }
 
-static double do_tanh(struct fp *f, double v)
-{
+static double do_tanh(struct fp *f, double v) {
     (void)f;
     return tanh(v);
 }
 
-static double do_sigm(struct fp *f, double v)
-{
+static double do_sigm(struct fp *f, double v) {
     (void)f;
     if (fabs(v) < 0x1p-24) {
         return 0.5;
@@ -70,21 +61,18 @@ static double do_sigm(struct fp *f, double v)
     return v >= 18 ? 1 : 1 / (1 + exp(-v));
 }
 
-static double do_sqrt(struct fp *f, double v)
-{
+static double do_sqrt(struct fp *f, double v) {
     return v < 0 ? invalid(f) : sqrt(v);
 }
 
-static double do_oorx(struct fp *f, double v)
-{
+static double do_oorx(struct fp *f, double v) {
     if (v == 0) {
         return by_zero(f, v);
     }
     return v < 0 ? invalid(f) : 1 / sqrt(v);
 }
 
-static double do_oox(struct fp *f, double v)
-{
+static double do_oox(struct fp *f, double v) {
     return v == 0 ? by_zero(f, v) : 1 / v;
 }
 
@@ -92,8 +80,7 @@ static double do_oox(struct fp *f, double v)
 
 typedef double rule_fn(struct fp *f, double v);
 
-static int run_s(struct context *c, const struct dec *d, rule_fn *rule)
-{
+static int run_s(struct context *c, const struct dec *d, rule_fn *rule) {
     struct fp f = fp_plain(c);
     uint32_t x = RA(B), r = FP_NAN32;
     int fault;
@@ -110,10 +97,9 @@ static int run_s(struct context *c, const struct dec *d, rule_fn *rule)
     return fault;
 }
 
-#define SINGLE(name)                      \
-    EXEC(f32##name##_aaan)                \
-    {                                     \
-        return run_s(c, d, do_##name);    \
+#define SINGLE(name)                                                                               \
+    EXEC(f32##name##_aaan) {                                                                       \
+        return run_s(c, d, do_##name);                                                             \
     }
 
 SINGLE(exp)
@@ -126,8 +112,7 @@ SINGLE(sqrt)
 SINGLE(oorx)
 SINGLE(oox)
 
-EXEC(f32div_aaan)
-{
+EXEC(f32div_aaan) {
     struct fp f = fp_plain(c);
     uint32_t xb = RA(B), yb = RA(C), r;
     double x = f32_in(xb), y = f32_in(yb);
@@ -149,8 +134,7 @@ EXEC(f32div_aaan)
 /* ---- half ------------------------------------------------------------------------------------ */
 
 /* Infinity out of a rule (a pole) saturates without OFLO: the flag is DIV0 alone. */
-static uint32_t half_of_rule(struct fp *f, uint32_t h, rule_fn *rule)
-{
+static uint32_t half_of_rule(struct fp *f, uint32_t h, rule_fn *rule) {
     double v = f16_in(f, h);
 
     if (v != v) {
@@ -163,8 +147,7 @@ static uint32_t half_of_rule(struct fp *f, uint32_t h, rule_fn *rule)
     return f16_nearest(f, v);
 }
 
-static int run_h(struct context *c, const struct dec *d, rule_fn *rule)
-{
+static int run_h(struct context *c, const struct dec *d, rule_fn *rule) {
     struct fp f0 = fp_plain(c), f1 = f0;
     uint32_t x = RA(B);
     uint32_t lo = half_of_rule(&f0, half_of(x, 0), rule);
@@ -179,10 +162,9 @@ static int run_h(struct context *c, const struct dec *d, rule_fn *rule)
     return fault;
 }
 
-#define HALF(name)                        \
-    EXEC(f16v2##name##_aaan)              \
-    {                                     \
-        return run_h(c, d, do_##name);    \
+#define HALF(name)                                                                                 \
+    EXEC(f16v2##name##_aaan) {                                                                     \
+        return run_h(c, d, do_##name);                                                             \
     }
 
 HALF(exp)

@@ -9,23 +9,16 @@ struct imm_form {
 };
 
 static const struct imm_form forms[] = {
-    { ISA_OP_f16v4sisoamp_aaan_ef, 2, 2, 0 },
-    { ISA_OP_f16v4hihoamp_aaan_ef, 2, 2, 0 },
-    { ISA_OP_f16v4hihov4amp_aaan_ef, 2, 2, 0 },
-    { ISA_OP_f8v8hihov4amp_aaan_ef, 2, 2, 0 },
-    { ISA_OP_f32sisoamp_aaan_ef, 3, 2, 0 },
-    { ISA_OP_f32sisov2amp_aaan_ef, 3, 2, 0 },
-    { ISA_OP_f16v4sisoslic_aaan_ef, 0, 2, 2 },
-    { ISA_OP_f16v4hihoslic_aaan_ef, 0, 2, 2 },
-    { ISA_OP_f16v4hihov4slic_aaan_ef, 0, 2, 2 },
-    { ISA_OP_f8v8hihov4slic_aaan_ef, 0, 2, 2 },
-    { ISA_OP_f32sisoslic_aaan_ef, 1, 2, 2 },
-    { ISA_OP_f32sisov2slic_aaan_ef, 1, 2, 2 },
+    {ISA_OP_f16v4sisoamp_aaan_ef, 2, 2, 0},    {ISA_OP_f16v4hihoamp_aaan_ef, 2, 2, 0},
+    {ISA_OP_f16v4hihov4amp_aaan_ef, 2, 2, 0},  {ISA_OP_f8v8hihov4amp_aaan_ef, 2, 2, 0},
+    {ISA_OP_f32sisoamp_aaan_ef, 3, 2, 0},      {ISA_OP_f32sisov2amp_aaan_ef, 3, 2, 0},
+    {ISA_OP_f16v4sisoslic_aaan_ef, 0, 2, 2},   {ISA_OP_f16v4hihoslic_aaan_ef, 0, 2, 2},
+    {ISA_OP_f16v4hihov4slic_aaan_ef, 0, 2, 2}, {ISA_OP_f8v8hihov4slic_aaan_ef, 0, 2, 2},
+    {ISA_OP_f32sisoslic_aaan_ef, 1, 2, 2},     {ISA_OP_f32sisov2slic_aaan_ef, 1, 2, 2},
 };
 
 /* Others: the largest immediate with a meaning. */
-static bool is_meant(const struct dec *d)
-{
+static bool is_meant(const struct dec *d) {
     switch (d->op) {
     case ISA_OP_f16v2gina_aaan_zi:
     case ISA_OP_f32v2gina_aaan_zi: return d->imm <= 3;
@@ -37,16 +30,14 @@ static bool is_meant(const struct dec *d)
     }
 }
 
-static uint8_t take_bits(uint32_t *imm, unsigned bits)
-{
+static uint8_t take_bits(uint32_t *imm, unsigned bits) {
     uint8_t v = (uint8_t)(*imm & ((1u << bits) - 1));
 
     *imm >>= bits;
     return v;
 }
 
-bool imm_take(struct dec *d)
-{
+bool imm_take(struct dec *d) {
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         if (forms[i].op == d->op) {
             uint32_t imm = (uint32_t)d->imm;

@@ -3,55 +3,47 @@
 #include "sim/exec.h"
 
 /* Main pipe: a = f(b, c) with c a register (x, y), or an immediate. */
-#define ALU(name, expr)                              \
-    EXEC(name##_mmmn)                                \
-    {                                                \
-        uint32_t x = RM(B), y = RM(C);               \
-        WM(A) = (expr);                              \
-        return EXEC_OK;                              \
+#define ALU(name, expr)                                                                            \
+    EXEC(name##_mmmn) {                                                                            \
+        uint32_t x = RM(B), y = RM(C);                                                             \
+        WM(A) = (expr);                                                                            \
+        return EXEC_OK;                                                                            \
     }
-#define ALU_IMM(name, form, expr)                    \
-    EXEC(name##_##form)                              \
-    {                                                \
-        uint32_t x = RM(B), y = (uint32_t)d->imm;    \
-        WM(A) = (expr);                              \
-        return EXEC_OK;                              \
+#define ALU_IMM(name, form, expr)                                                                  \
+    EXEC(name##_##form) {                                                                          \
+        uint32_t x = RM(B), y = (uint32_t)d->imm;                                                  \
+        WM(A) = (expr);                                                                            \
+        return EXEC_OK;                                                                            \
     }
-#define ALU1(name, expr)                             \
-    EXEC(name##_mmmn)                                \
-    {                                                \
-        uint32_t x = RM(B);                          \
-        WM(A) = (expr);                              \
-        return EXEC_OK;                              \
+#define ALU1(name, expr)                                                                           \
+    EXEC(name##_mmmn) {                                                                            \
+        uint32_t x = RM(B);                                                                        \
+        WM(A) = (expr);                                                                            \
+        return EXEC_OK;                                                                            \
     }
 
-static uint32_t abs32(uint32_t x)
-{
+static uint32_t abs32(uint32_t x) {
     if (x == 0x80000000u) {
         return 0; /* the manual's listing, not two's complement */
     }
     return (int32_t)x < 0 ? 0u - x : x;
 }
 
-static uint32_t smin(uint32_t x, uint32_t y)
-{
+static uint32_t smin(uint32_t x, uint32_t y) {
     return (int32_t)x < (int32_t)y ? x : y;
 }
 
-static uint32_t smax(uint32_t x, uint32_t y)
-{
+static uint32_t smax(uint32_t x, uint32_t y) {
     return (int32_t)x > (int32_t)y ? x : y;
 }
 
-static uint32_t bitrev8(uint32_t x)
-{
+static uint32_t bitrev8(uint32_t x) {
     x = (x >> 1 & 0x55555555u) | (x & 0x55555555u) << 1;
     x = (x >> 2 & 0x33333333u) | (x & 0x33333333u) << 2;
     return (x >> 4 & 0x0F0F0F0Fu) | (x & 0x0F0F0F0Fu) << 4;
 }
 
-static uint32_t clz32(uint32_t x)
-{
+static uint32_t clz32(uint32_t x) {
     return x == 0 ? 32u : (uint32_t)__builtin_clz(x);
 }
 
@@ -109,8 +101,7 @@ ALU(sort8x8hi, lane_sort8_hi(x, y))
 ALU1(sort8, lane_sort8(x))
 ALU1(swap8, lane_swap8(x))
 
-EXEC(setzi_mmmn_zi)
-{
+EXEC(setzi_mmmn_zi) {
     WM(A) = (uint32_t)d->imm;
     return EXEC_OK;
 }
@@ -123,14 +114,12 @@ EXEC(movz_mmmn) /* moves when the condition is NOT zero, whatever the name says 
     return EXEC_OK;
 }
 
-EXEC(atom_mamn)
-{
+EXEC(atom_mamn) {
     WM(A) = RA(B);
     return EXEC_OK;
 }
 
-EXEC(tapack_mmmn)
-{
+EXEC(tapack_mmmn) {
     uint32_t p0 = RM(A), p1 = RM(B), p2 = RM(C);
 
     c->m[d->w[D]] = (p0 & ADDR_MASK) | p2 << 21;
@@ -139,23 +128,21 @@ EXEC(tapack_mmmn)
 }
 
 /* Aux pipe: one register, or two (64-bit forms). */
-#define AUX(id, yexpr, expr)                         \
-    EXEC(id)                                         \
-    {                                                \
-        uint32_t x = RA(B), y = (yexpr);             \
-        (void)y;                                     \
-        WA(A) = (expr);                              \
-        return EXEC_OK;                              \
+#define AUX(id, yexpr, expr)                                                                       \
+    EXEC(id) {                                                                                     \
+        uint32_t x = RA(B), y = (yexpr);                                                           \
+        (void)y;                                                                                   \
+        WA(A) = (expr);                                                                            \
+        return EXEC_OK;                                                                            \
     }
-#define AUX64(id, e0, e1)                                               \
-    EXEC(id)                                                            \
-    {                                                                   \
-        uint32_t x0 = RA2(B, 0), x1 = RA2(B, 1);                        \
-        uint32_t y0 = RA2(C, 0), y1 = RA2(C, 1), r0 = (e0), r1 = (e1);  \
-        (void)x0, (void)x1, (void)y0, (void)y1;                         \
-        WA2(A, 0) = r0;                                                 \
-        WA2(A, 1) = r1;                                                 \
-        return EXEC_OK;                                                 \
+#define AUX64(id, e0, e1)                                                                          \
+    EXEC(id) {                                                                                     \
+        uint32_t x0 = RA2(B, 0), x1 = RA2(B, 1);                                                   \
+        uint32_t y0 = RA2(C, 0), y1 = RA2(C, 1), r0 = (e0), r1 = (e1);                             \
+        (void)x0, (void)x1, (void)y0, (void)y1;                                                    \
+        WA2(A, 0) = r0;                                                                            \
+        WA2(A, 1) = r1;                                                                            \
+        return EXEC_OK;                                                                            \
     }
 
 AUX(and_aaan, RA(C), x &y)
@@ -189,8 +176,7 @@ AUX(sort8x8hi_aaan, RA(C), lane_sort8_hi(x, y))
 AUX(sort8_aaan, 0, lane_sort8(x))
 AUX(swap8_aaan, 0, lane_swap8(x))
 
-EXEC(setzi_aaan_zi)
-{
+EXEC(setzi_aaan_zi) {
     WA(A) = (uint32_t)d->imm;
     return EXEC_OK;
 }

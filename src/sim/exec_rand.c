@@ -2,8 +2,7 @@
 #include "sim/exec.h"
 #include "sim/fp.h"
 
-EXEC(urand32_aaan)
-{
+EXEC(urand32_aaan) {
     uint64_t w[2];
 
     prng_words(c->prng, w);
@@ -11,8 +10,7 @@ EXEC(urand32_aaan)
     return EXEC_OK;
 }
 
-EXEC(urand64_aaan)
-{
+EXEC(urand64_aaan) {
     uint64_t w[2];
 
     prng_words(c->prng, w);
@@ -22,8 +20,7 @@ EXEC(urand64_aaan)
 }
 
 /* Nearly normal: twelve uniform 5-bit fields, centred, over 32. Exact in half and single. */
-static double grand(uint64_t word)
-{
+static double grand(uint64_t word) {
     int sum = 0;
 
     for (int i = 0; i < 12; i++) {
@@ -32,8 +29,7 @@ static double grand(uint64_t word)
     return (sum - 186) / 32.0;
 }
 
-EXEC(f16v2grand_aaan)
-{
+EXEC(f16v2grand_aaan) {
     struct fp f = fp_plain(c);
     uint64_t w[2];
 
@@ -42,8 +38,7 @@ EXEC(f16v2grand_aaan)
     return EXEC_OK;
 }
 
-EXEC(f32v2grand_aaan)
-{
+EXEC(f32v2grand_aaan) {
     uint64_t w[2];
 
     prng_words(c->prng, w);
@@ -53,15 +48,13 @@ EXEC(f32v2grand_aaan)
 }
 
 /* Keeps a lane with probability p / 65536: field below p. Bit 16 keeps all. */
-static bool is_kept(uint64_t word, int field, uint32_t p)
-{
+static bool is_kept(uint64_t word, int field, uint32_t p) {
     return (p & 0x10000u) != 0 || (word >> 16 * field & 0xFFFFu) < (p & 0xFFFFu);
 }
 
-EXEC(f16v4rmask_aaan)
-{
+EXEC(f16v4rmask_aaan) {
     uint64_t w[2];
-    uint32_t p = RA(C), mask[2] = { 0, 0 };
+    uint32_t p = RA(C), mask[2] = {0, 0};
 
     prng_words(c->prng, w);
     for (int i = 0; i < 4; i++) {
@@ -74,8 +67,7 @@ EXEC(f16v4rmask_aaan)
     return EXEC_OK;
 }
 
-EXEC(f32v2rmask_aaan)
-{
+EXEC(f32v2rmask_aaan) {
     uint64_t w[2];
     uint32_t p = RA(C);
 

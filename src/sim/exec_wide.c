@@ -27,86 +27,75 @@
 #define INLINE  static inline __attribute__((always_inline))
 
 /* Not every compiler knows "f16c" as a feature to ask for: CPUID leaf 1, ECX bit 29. */
-static bool has_f16c(void)
-{
+static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 29 & 1) != 0;
 }
 
-static bool has_avx2(void)
-{
+static bool has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
            __builtin_cpu_supports("bmi2");
 }
 
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
-enum exec_level exec_level_best(void)
-{
+enum exec_level exec_level_best(void) {
     return has_avx512() ? EXEC_AVX512 : has_avx2() ? EXEC_AVX2 : EXEC_SCALAR;
 }
 
 /* ---- halves ---------------------------------------------------------------------------------- */
 
-INLINE uint64_t pair_at(const uint32_t *p)
-{
+INLINE uint64_t pair_at(const uint32_t *p) {
     uint64_t v;
 
     memcpy(&v, p, sizeof v);
     return v;
 }
 
-INLINE void put_pair(uint32_t *p, uint64_t v)
-{
+INLINE void put_pair(uint32_t *p, uint64_t v) {
     memcpy(p, &v, sizeof v);
 }
 
 /* Is any of four halves infinite or NaN? An exponent of ones carries into the sign. */
-INLINE bool any_special(uint64_t h)
-{
+INLINE bool any_special(uint64_t h) {
     return (((h & 0x7C007C007C007C00u) + 0x0400040004000400u) & 0x8000800080008000u) != 0;
 }
 
-INLINE WIDE __m128 halves(uint64_t h)
-{
+INLINE WIDE __m128 halves(uint64_t h) {
     return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)h));
 }
 
-INLINE WIDE uint64_t to_halves(__m128 v)
-{
+INLINE WIDE uint64_t to_halves(__m128 v) {
     return (uint64_t)_mm_cvtsi128_si64(_mm_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
-#define ALL_LANES(h) ((uint64_t)(h) * 0x0001000100010001u)
+#define ALL_LANES(h) ((uint64_t)(h)*0x0001000100010001u)
 
 /* The upper two lanes of a two-lane form compute something that nobody looks at, unless it is
  * special: then the careful way finds out. */
-#define HALF(id, n, op, x)                                             \
-    static WIDE int wide_##id(struct tile *t, struct context *c, const struct dec *d) \
-    {                                                                  \
-        uint64_t y = (n) == 4 ? pair_at(&RA(C)) : RA(C);               \
-        uint64_t r = to_halves(op(halves(x), halves(y)));              \
-        if (any_special(r) || (c->fp_ctl & FP_CTL_ESR) != 0) {         \
-            return exec_##id(t, c, d);                                 \
-        }                                                              \
-        if ((n) == 4) {                                                \
-            put_pair(&WA(A), r);                                       \
-        } else {                                                       \
-            WA(A) = (uint32_t)r;                                       \
-        }                                                              \
-        return EXEC_OK;                                                \
+#define HALF(id, n, op, x)                                                                         \
+    static WIDE int wide_##id(struct tile *t, struct context *c, const struct dec *d) {            \
+        uint64_t y = (n) == 4 ? pair_at(&RA(C)) : RA(C);                                           \
+        uint64_t r = to_halves(op(halves(x), halves(y)));                                          \
+        if (any_special(r) || (c->fp_ctl & FP_CTL_ESR) != 0) {                                     \
+            return exec_##id(t, c, d);                                                             \
+        }                                                                                          \
+        if ((n) == 4) {                                                                            \
+            put_pair(&WA(A), r);                                                                   \
+        } else {                                                                                   \
+            WA(A) = (uint32_t)r;                                                                   \
+        }                                                                                          \
+        return EXEC_OK;                                                                            \
     }
-#define HALVES(name, op)                                               \
-    HALF(f16v2##name##_aaan, 2, op, RA(B))                             \
-    HALF(f16v2##name##_aaal, 2, op, ALL_LANES(RA(B) & 0xFFFFu))        \
-    HALF(f16v2##name##_aaau, 2, op, ALL_LANES(RA(B) >> 16))            \
-    HALF(f16v4##name##_aaan, 4, op, pair_at(&RA(B)))                   \
-    HALF(f16v4##name##_aaal, 4, op, ALL_LANES(RA(B) & 0xFFFFu))        \
+#define HALVES(name, op)                                                                           \
+    HALF(f16v2##name##_aaan, 2, op, RA(B))                                                         \
+    HALF(f16v2##name##_aaal, 2, op, ALL_LANES(RA(B) & 0xFFFFu))                                    \
+    HALF(f16v2##name##_aaau, 2, op, ALL_LANES(RA(B) >> 16))                                        \
+    HALF(f16v4##name##_aaan, 4, op, pair_at(&RA(B)))                                               \
+    HALF(f16v4##name##_aaal, 4, op, ALL_LANES(RA(B) & 0xFFFFu))                                    \
     HALF(f16v4##name##_aaau, 4, op, ALL_LANES(RA(B) >> 16))
 
 HALVES(add, _mm_add_ps)
@@ -114,8 +103,7 @@ HALVES(sub, _mm_sub_ps)
 HALVES(mul, _mm_mul_ps)
 
 /* Denormals to zeros of their sign. */
-INLINE WIDE __m128 flush(__m128 v)
-{
+INLINE WIDE __m128 flush(__m128 v) {
     __m128i bits = _mm_castps_si128(v), top = _mm_set1_epi32(0x7F800000);
     __m128i tiny = _mm_cmpeq_epi32(_mm_and_si128(bits, top), _mm_setzero_si128());
 
@@ -123,20 +111,17 @@ INLINE WIDE __m128 flush(__m128 v)
     return _mm_castsi128_ps(_mm_andnot_si128(tiny, bits));
 }
 
-INLINE WIDE __m128i special_lanes(__m128 v)
-{
+INLINE WIDE __m128i special_lanes(__m128 v) {
     __m128i top = _mm_set1_epi32(0x7F800000);
 
     return _mm_cmpeq_epi32(_mm_and_si128(_mm_castps_si128(v), top), top);
 }
 
-INLINE WIDE bool any_special_single(__m128 v)
-{
+INLINE WIDE bool any_special_single(__m128 v) {
     return _mm_movemask_epi8(special_lanes(v)) != 0;
 }
 
-static WIDE int wide_f16v4cmac_aaan(struct tile *t, struct context *c, const struct dec *d)
-{
+static WIDE int wide_f16v4cmac_aaan(struct tile *t, struct context *c, const struct dec *d) {
     __m256d x = _mm256_cvtps_pd(halves(pair_at(&RA(A))));
     __m256d p = _mm256_mul_pd(x, _mm256_cvtps_pd(halves(pair_at(&RA(B)))));
     /* +0 + p0 + p1 in the low lane of each half */
@@ -158,9 +143,8 @@ static WIDE int wide_f16v4cmac_aaan(struct tile *t, struct context *c, const str
 enum kind { SINGLE2, HALF2, HALF4 }; /* partials and results; the last uses both sets */
 
 /* Table of coefficients of the phase, if it is up to date. */
-INLINE const double (*table_of(const struct tile *t, const struct context *c, const struct dec *d,
-    bool is_f8))[16]
-{
+INLINE const double (
+    *table_of(const struct tile *t, const struct context *c, const struct dec *d, bool is_f8))[16] {
     const struct coefs *w = t->coefs;
     enum coef_form form = !is_f8 ? COEF_F16 : (c->fp_nfmt & 1) != 0 ? COEF_F8_143 : COEF_F8_152;
 
@@ -168,8 +152,7 @@ INLINE const double (*table_of(const struct tile *t, const struct context *c, co
 }
 
 /* Is one of eight quarters the error code? */
-INLINE bool any_error_code(uint64_t codes)
-{
+INLINE bool any_error_code(uint64_t codes) {
     uint64_t x = codes ^ 0x8080808080808080u;
 
     return ((x - 0x0101010101010101u) & ~x & 0x8080808080808080u) != 0;
@@ -177,8 +160,7 @@ INLINE bool any_error_code(uint64_t codes)
 
 /* Eight quarters as singles: the bits shifted into place are the value times a power of two, also
  * where they are denormal. */
-INLINE WIDE __m256 quarters(uint64_t codes, bool is_143)
-{
+INLINE WIDE __m256 quarters(uint64_t codes, bool is_143) {
     __m256i v = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)codes));
     __m256i low = _mm256_and_si256(v, _mm256_set1_epi32(0x7F));
     __m256i sign = _mm256_slli_epi32(_mm256_and_si256(v, _mm256_set1_epi32(0x80)), 24);
@@ -188,13 +170,11 @@ INLINE WIDE __m256 quarters(uint64_t codes, bool is_143)
     return _mm256_or_ps(_mm256_mul_ps(_mm256_castsi256_ps(low), scale), _mm256_castsi256_ps(sign));
 }
 
-INLINE uint64_t partial_of(const struct context *c, const struct dec *d, enum kind kind)
-{
+INLINE uint64_t partial_of(const struct context *c, const struct dec *d, enum kind kind) {
     return kind == HALF2 ? RA(C) : pair_at(&RA(C));
 }
 
-INLINE void put_result(struct context *c, const struct dec *d, enum kind kind, uint64_t out)
-{
+INLINE void put_result(struct context *c, const struct dec *d, enum kind kind, uint64_t out) {
     if (kind == HALF2) {
         WA(A) = (uint32_t)out;
     } else {
@@ -203,28 +183,24 @@ INLINE void put_result(struct context *c, const struct dec *d, enum kind kind, u
 }
 
 /* The first accumulators of the chain (of both chains, for the form with two sets). */
-INLINE WIDE __m128 heads(const uint32_t *from, enum kind kind)
-{
+INLINE WIDE __m128 heads(const uint32_t *from, enum kind kind) {
     __m128i low = _mm_cvtsi64_si128((long long)pair_at(from));
 
     return _mm_castsi128_ps(
         kind == HALF4 ? _mm_insert_epi64(low, (long long)pair_at(from + 8), 1) : low);
 }
 
-INLINE WIDE __m128 load4(const uint32_t *p)
-{
+INLINE WIDE __m128 load4(const uint32_t *p) {
     return _mm_castsi128_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
 
-INLINE WIDE void store4(uint32_t *p, __m128 v)
-{
+INLINE WIDE void store4(uint32_t *p, __m128 v) {
     _mm_storeu_si128((__m128i *)(void *)p, _mm_castps_si128(v));
 }
 
 /* base + dot for units k .. k+3. */
-INLINE WIDE __m128 add_dots(const double (*w)[16], const __m256d *x, int lanes,
-    const uint32_t *base, int k)
-{
+INLINE WIDE __m128
+add_dots(const double (*w)[16], const __m256d *x, int lanes, const uint32_t *base, int k) {
     __m256d sum = _mm256_setzero_pd();
 
 #pragma GCC unroll 8
@@ -234,18 +210,17 @@ INLINE WIDE __m128 add_dots(const double (*w)[16], const __m256d *x, int lanes,
     return flush(_mm_add_ps(flush(load4(&base[k])), _mm256_cvtpd_ps(sum)));
 }
 
-#define SPREAD(x, v)                                  \
-    do {                                              \
-        (x)[0] = _mm256_permute4x64_pd((v), 0x00);    \
-        (x)[1] = _mm256_permute4x64_pd((v), 0x55);    \
-        (x)[2] = _mm256_permute4x64_pd((v), 0xAA);    \
-        (x)[3] = _mm256_permute4x64_pd((v), 0xFF);    \
+#define SPREAD(x, v)                                                                               \
+    do {                                                                                           \
+        (x)[0] = _mm256_permute4x64_pd((v), 0x00);                                                 \
+        (x)[1] = _mm256_permute4x64_pd((v), 0x55);                                                 \
+        (x)[2] = _mm256_permute4x64_pd((v), 0xAA);                                                 \
+        (x)[3] = _mm256_permute4x64_pd((v), 0xFF);                                                 \
     } while (0)
 
 /* Operand lanes, each in all lanes of a vector; false when a quarter is the error code. */
-INLINE WIDE bool spread_operand(const struct context *c, const struct dec *d, bool is_f8,
-    __m256d *x)
-{
+INLINE WIDE bool
+spread_operand(const struct context *c, const struct dec *d, bool is_f8, __m256d *x) {
     uint64_t bits = pair_at(&RA(B));
 
     if (is_f8) {
@@ -260,8 +235,7 @@ INLINE WIDE bool spread_operand(const struct context *c, const struct dec *d, bo
 }
 
 /* The chain of one set moves up by an engine; the last engine takes `in` (two singles, low). */
-INLINE WIDE void shift_set(const uint32_t *from, uint32_t *to, __m128 in)
-{
+INLINE WIDE void shift_set(const uint32_t *from, uint32_t *to, __m128 in) {
     __m128 a = load4(from + 2), b = load4(from + 4);
 
     store4(to, a);
@@ -269,10 +243,10 @@ INLINE WIDE void shift_set(const uint32_t *from, uint32_t *to, __m128 in)
 }
 
 /* One issue with all engines. */
-INLINE WIDE int amp_avx2(struct tile *t, struct context *c, const struct dec *d, exec_fn *careful,
-    enum kind kind, bool is_f8)
-{
-    const double (*w)[16] = table_of(t, c, d, is_f8);
+INLINE WIDE int amp_avx2(
+    struct tile *t, struct context *c, const struct dec *d, exec_fn *careful, enum kind kind,
+    bool is_f8) {
+    const double(*w)[16] = table_of(t, c, d, is_f8);
     bool is_first = IMM_PHASE(d) == 0, is_special;
     const uint32_t *from = is_first ? c->even : c->odd, *base = is_first ? c->odd : c->even;
     uint64_t partial = partial_of(c, d, kind), out;
@@ -321,9 +295,8 @@ INLINE WIDE int amp_avx2(struct tile *t, struct context *c, const struct dec *d,
 enum { NOT_PLAIN = 0xB9 }; /* NaN, infinite or denormal, for the class instructions */
 
 /* Lanes 4h .. 4h+3 of eight (or four) doubles, in both halves of a vector. */
-INLINE WIDE512 __m512d operand_half(const struct context *c, const struct dec *d, bool is_f8,
-    int h)
-{
+INLINE WIDE512 __m512d
+operand_half(const struct context *c, const struct dec *d, bool is_f8, int h) {
     uint64_t bits = pair_at(&RA(B));
     __m256 v;
 
@@ -331,26 +304,26 @@ INLINE WIDE512 __m512d operand_half(const struct context *c, const struct dec *d
         return _mm512_broadcast_f64x4(_mm256_cvtps_pd(halves(bits)));
     }
     v = quarters(bits, (c->fp_nfmt & 2) != 0);
-    return _mm512_mul_pd(_mm512_broadcast_f64x4(_mm256_cvtps_pd(h == 0
-                             ? _mm256_castps256_ps128(v) : _mm256_extractf128_ps(v, 1))),
+    return _mm512_mul_pd(
+        _mm512_broadcast_f64x4(
+            _mm256_cvtps_pd(h == 0 ? _mm256_castps256_ps128(v) : _mm256_extractf128_ps(v, 1))),
         _mm512_set1_pd(power_of_two(fp_scale(c))));
 }
 
 /* Four more products into the sums of the 8 units from k on. */
-#define FOUR(sum, w, i, k, x)                                                                    \
-    do {                                                                                         \
-        (sum) = _mm512_fmadd_pd(_mm512_loadu_pd(&(w)[(i) + 0][k]), _mm512_permutex_pd((x), 0x00), \
-            (sum));                                                                              \
-        (sum) = _mm512_fmadd_pd(_mm512_loadu_pd(&(w)[(i) + 1][k]), _mm512_permutex_pd((x), 0x55), \
-            (sum));                                                                              \
-        (sum) = _mm512_fmadd_pd(_mm512_loadu_pd(&(w)[(i) + 2][k]), _mm512_permutex_pd((x), 0xAA), \
-            (sum));                                                                              \
-        (sum) = _mm512_fmadd_pd(_mm512_loadu_pd(&(w)[(i) + 3][k]), _mm512_permutex_pd((x), 0xFF), \
-            (sum));                                                                              \
+#define FOUR(sum, w, i, k, x)                                                                      \
+    do {                                                                                           \
+        (sum) = _mm512_fmadd_pd(                                                                   \
+            _mm512_loadu_pd(&(w)[(i) + 0][k]), _mm512_permutex_pd((x), 0x00), (sum));              \
+        (sum) = _mm512_fmadd_pd(                                                                   \
+            _mm512_loadu_pd(&(w)[(i) + 1][k]), _mm512_permutex_pd((x), 0x55), (sum));              \
+        (sum) = _mm512_fmadd_pd(                                                                   \
+            _mm512_loadu_pd(&(w)[(i) + 2][k]), _mm512_permutex_pd((x), 0xAA), (sum));              \
+        (sum) = _mm512_fmadd_pd(                                                                   \
+            _mm512_loadu_pd(&(w)[(i) + 3][k]), _mm512_permutex_pd((x), 0xFF), (sum));              \
     } while (0)
 
-INLINE WIDE512 __m256 dots8(const double (*w)[16], __m512d x0, __m512d x1, bool is_f8, int k)
-{
+INLINE WIDE512 __m256 dots8(const double (*w)[16], __m512d x0, __m512d x1, bool is_f8, int k) {
     __m512d sum = _mm512_setzero_pd();
 
     FOUR(sum, w, 0, k, x0);
@@ -361,9 +334,9 @@ INLINE WIDE512 __m256 dots8(const double (*w)[16], __m512d x0, __m512d x1, bool 
 }
 
 /* Both sets: accumulators of 16 units in one vector. False: nothing was written. */
-INLINE WIDE512 bool sets_two(struct context *c, const double (*w)[16], __m512d x0, __m512d x1,
-    bool is_f8, bool is_first, __m128 in)
-{
+INLINE WIDE512 bool sets_two(
+    struct context *c, const double (*w)[16], __m512d x0, __m512d x1, bool is_f8, bool is_first,
+    __m128 in) {
     const uint32_t *from = is_first ? c->even : c->odd, *base = is_first ? c->odd : c->even;
     __m256 low = dots8(w, x0, x1, is_f8, 0), high = dots8(w, x0, x1, is_f8, 8);
     __m512 dots = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
@@ -379,12 +352,11 @@ INLINE WIDE512 bool sets_two(struct context *c, const double (*w)[16], __m512d x
     return true;
 }
 
-INLINE WIDE512 bool set_one(struct context *c, const double (*w)[16], __m512d x0, bool is_first,
-    __m128 in)
-{
+INLINE WIDE512 bool
+set_one(struct context *c, const double (*w)[16], __m512d x0, bool is_first, __m128 in) {
     const uint32_t *from = is_first ? c->even : c->odd, *base = is_first ? c->odd : c->even;
-    __m256 sums = _mm256_add_ps(_mm256_loadu_ps((const float *)(const void *)base),
-        dots8(w, x0, x0, false, 0));
+    __m256 sums = _mm256_add_ps(
+        _mm256_loadu_ps((const float *)(const void *)base), dots8(w, x0, x0, false, 0));
     __m256i chain = _mm256_loadu_si256((const __m256i *)(const void *)from);
     __m256i next = _mm256_castsi128_si256(_mm_castps_si128(in));
 
@@ -397,10 +369,10 @@ INLINE WIDE512 bool set_one(struct context *c, const double (*w)[16], __m512d x0
     return true;
 }
 
-INLINE WIDE512 int amp_avx512(struct tile *t, struct context *c, const struct dec *d,
-    exec_fn *careful, enum kind kind, bool is_f8, bool is_first)
-{
-    const double (*w)[16] = table_of(t, c, d, is_f8);
+INLINE WIDE512 int amp_avx512(
+    struct tile *t, struct context *c, const struct dec *d, exec_fn *careful, enum kind kind,
+    bool is_f8, bool is_first) {
+    const double(*w)[16] = table_of(t, c, d, is_f8);
     uint64_t partial = partial_of(c, d, kind), out;
     __m128 result = heads(is_first ? c->even : c->odd, kind), in;
     __m512d x0, x1;
@@ -433,18 +405,15 @@ INLINE WIDE512 int amp_avx512(struct tile *t, struct context *c, const struct de
     return EXEC_OK;
 }
 
-#define AMP(name, kind, is_f8)                                                                    \
-    static WIDE int avx2_##name(struct tile *t, struct context *c, const struct dec *d)           \
-    {                                                                                             \
-        return amp_avx2(t, c, d, exec_##name##_aaan_ef, kind, is_f8);                             \
-    }                                                                                             \
-    static WIDE512 int first_##name(struct tile *t, struct context *c, const struct dec *d)       \
-    {                                                                                             \
-        return amp_avx512(t, c, d, exec_##name##_aaan_ef, kind, is_f8, true);                     \
-    }                                                                                             \
-    static WIDE512 int later_##name(struct tile *t, struct context *c, const struct dec *d)       \
-    {                                                                                             \
-        return amp_avx512(t, c, d, exec_##name##_aaan_ef, kind, is_f8, false);                    \
+#define AMP(name, kind, is_f8)                                                                     \
+    static WIDE int avx2_##name(struct tile *t, struct context *c, const struct dec *d) {          \
+        return amp_avx2(t, c, d, exec_##name##_aaan_ef, kind, is_f8);                              \
+    }                                                                                              \
+    static WIDE512 int first_##name(struct tile *t, struct context *c, const struct dec *d) {      \
+        return amp_avx512(t, c, d, exec_##name##_aaan_ef, kind, is_f8, true);                      \
+    }                                                                                              \
+    static WIDE512 int later_##name(struct tile *t, struct context *c, const struct dec *d) {      \
+        return amp_avx512(t, c, d, exec_##name##_aaan_ef, kind, is_f8, false);                     \
     }
 
 AMP(f16v4sisoamp, SINGLE2, false)
@@ -460,19 +429,17 @@ struct choice {
 };
 
 static const struct choice choices[ISA_OP_COUNT] = {
-#define CHOICE(id) [ISA_OP_##id] = { wide_##id, NULL, NULL },
-#define CHOICES(name)                                                           \
-    CHOICE(f16v2##name##_aaan) CHOICE(f16v2##name##_aaal) CHOICE(f16v2##name##_aaau) \
-    CHOICE(f16v4##name##_aaan) CHOICE(f16v4##name##_aaal) CHOICE(f16v4##name##_aaau)
-#define CHOICE_AMP(name) [ISA_OP_##name##_aaan_ef] = { avx2_##name, first_##name, later_##name },
-    CHOICES(add) CHOICES(sub) CHOICES(mul)
-    CHOICE(f16v4cmac_aaan)
-    CHOICE_AMP(f16v4sisoamp) CHOICE_AMP(f16v4hihoamp)
-    CHOICE_AMP(f16v4hihov4amp) CHOICE_AMP(f8v8hihov4amp)
-};
+#define CHOICE(id) [ISA_OP_##id] = {wide_##id, NULL, NULL},
+#define CHOICES(name)                                                                              \
+    CHOICE(f16v2##name##_aaan)                                                                     \
+    CHOICE(f16v2##name##_aaal)                                                                     \
+    CHOICE(f16v2##name##_aaau) CHOICE(f16v4##name##_aaan) CHOICE(f16v4##name##_aaal)               \
+        CHOICE(f16v4##name##_aaau)
+#define CHOICE_AMP(name) [ISA_OP_##name##_aaan_ef] = {avx2_##name, first_##name, later_##name},
+    CHOICES(add) CHOICES(sub) CHOICES(mul) CHOICE(f16v4cmac_aaan) CHOICE_AMP(f16v4sisoamp)
+        CHOICE_AMP(f16v4hihoamp) CHOICE_AMP(f16v4hihov4amp) CHOICE_AMP(f8v8hihov4amp)};
 
-exec_fn *exec_choose(const struct dec *d, enum exec_level level)
-{
+exec_fn *exec_choose(const struct dec *d, enum exec_level level) {
     const struct choice *k = &choices[d->op];
 
     if (level == EXEC_SCALAR || k->avx2 == NULL || (k->first != NULL && IMM_ENGINES(d) != 4)) {
@@ -486,13 +453,11 @@ exec_fn *exec_choose(const struct dec *d, enum exec_level level)
 
 #else
 
-enum exec_level exec_level_best(void)
-{
+enum exec_level exec_level_best(void) {
     return EXEC_SCALAR;
 }
 
-exec_fn *exec_choose(const struct dec *d, enum exec_level level)
-{
+exec_fn *exec_choose(const struct dec *d, enum exec_level level) {
     (void)level;
     return exec_table[d->op];
 }

@@ -98,15 +98,15 @@ struct row_trace {
     /* Result. */
     ROW_LIST(struct row_send) sends;       /* by start, disjoint */
     ROW_LIST(struct row_control) controls; /* by event */
-    uint32_t entry_base;   /* INCOMING_BASE on entry */
-    uint16_t m_written;    /* bit n: m[n] changed */
-    bool has_wide;         /* some send has 64-bit items */
-    bool is_stopped;       /* ended by a fault, not by a foreign instruction */
-    int32_t end;           /* event of the first instruction that is not part of the trace */
-    int32_t visible;       /* items must arrive 7 events before this one */
-    int32_t horizon;       /* event of the last return, -1 if none */
+    uint32_t entry_base;                   /* INCOMING_BASE on entry */
+    uint16_t m_written;                    /* bit n: m[n] changed */
+    bool has_wide;                         /* some send has 64-bit items */
+    bool is_stopped;                       /* ended by a fault, not by a foreign instruction */
+    int32_t end;     /* event of the first instruction that is not part of the trace */
+    int32_t visible; /* items must arrive 7 events before this one */
+    int32_t horizon; /* event of the last return, -1 if none */
     uint32_t instructions;
-    uint64_t code_units;   /* memory units that instructions are fetched from */
+    uint64_t code_units;    /* memory units that instructions are fetched from */
     struct row_fault fault; /* code 0 when none */
 };
 
@@ -160,14 +160,14 @@ struct fabric_capture {
     uint32_t send;   /* index in the source's trace */
     uint32_t offset; /* items into that send */
     bool is_wide;
-    bool is_early;   /* arrives one event later than on an ordinary route */
+    bool is_early; /* arrives one event later than on an ordinary route */
 };
 
 /* A run of words that was stored: word k of item i arrives at arrival + i. */
 struct fabric_store {
     int32_t arrival;
-    uint32_t count;  /* items */
-    uint32_t addr;   /* byte address of item 0 */
+    uint32_t count; /* items */
+    uint32_t addr;  /* byte address of item 0 */
     uint16_t source;
     uint32_t send;
     uint32_t offset; /* items into that send */
@@ -180,21 +180,22 @@ struct fabric_port {
     ROW_LIST(struct fabric_store) stores;     /* by arrival */
     ROW_LIST(struct row_fault) faults;        /* at most one of a code */
     uint64_t words;
-    uint32_t last_mux;     /* selection left at the end */
+    uint32_t last_mux; /* selection left at the end */
     uint32_t last_format;
     bool is_out_of_memory;
 };
 
 void fabric_port_done(struct fabric_port *p);
 /* What arrives at a tile. traces[n] is the trace of physical tile n, NULL if it has none. */
-void fabric_resolve(const struct row_trace *const traces[], uint16_t receiver,
-    struct fabric_port *ret);
+void fabric_resolve(
+    const struct row_trace *const traces[], uint16_t receiver, struct fabric_port *ret);
 /* Rules between ports, after all are resolved: both halves of a pair take the same items, a
  * sender is never the only receiver. Sets is_taken of the sends. */
 void fabric_match(struct row_trace *const traces[], struct fabric_port *const ports[]);
 /* Adds a fault unless the port has one of that code. */
-void fabric_fault(struct fabric_port *p, int code, int32_t event, uint32_t addr,
-    const char *format, ...) __attribute__((format(printf, 5, 6)));
+void fabric_fault(
+    struct fabric_port *p, int code, int32_t event, uint32_t addr, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 /* Memory unit of contention of a byte address: 16 KiB below TARGET_REGION1, 32 KiB above;
  * 64 when outside tile memory. */

@@ -22,35 +22,30 @@ static const char *const names[16] = {
     [ETYPE_IBRK] = "IBRK",
 };
 
-const char *fault_name(int etype)
-{
+const char *fault_name(int etype) {
     return etype >= 0 && etype < 16 ? names[etype] : "?";
 }
 
-static bool is_debug(int etype)
-{
+static bool is_debug(int etype) {
     return etype == ETYPE_RBRK || etype == ETYPE_PBRK0 || etype == ETYPE_PBRK1 ||
            etype == ETYPE_BOS || etype == ETYPE_DBRK || etype == ETYPE_IBRK;
 }
 
-void fault_set(struct tile *t, struct context *c, int etype)
-{
+void fault_set(struct tile *t, struct context *c, int etype) {
     c->etype = (uint8_t)etype;
     c->erpt = c->in_rpt;
     c->state = is_debug(etype) ? 2 : 3;
     c->next = TILE_NEVER;
-    t->running &= (uint8_t)~(1u << c->index);
+    t->running &= (uint8_t) ~(1u << c->index);
     if (t->trace != NULL) {
         trace_fault(t, c);
     }
 }
 
-void tile_raise(struct tile *t, int context, int etype)
-{
+void tile_raise(struct tile *t, int context, int etype) {
     fault_set(t, &t->ctx[context], etype);
 }
 
-int tile_etype(const struct tile *t, int context)
-{
+int tile_etype(const struct tile *t, int context) {
     return t->ctx[context].etype;
 }

@@ -4,13 +4,11 @@
  * a byte of each. */
 #include "sim/fp.h"
 
-static uint64_t rotl(uint64_t x, int n)
-{
+static uint64_t rotl(uint64_t x, int n) {
     return x << n | x >> (64 - n);
 }
 
-static uint64_t prng_next(uint64_t s[2])
-{
+static uint64_t prng_next(uint64_t s[2]) {
     uint64_t both = s[0] & s[1], t = s[0] ^ s[1];
     uint64_t out = t ^ (rotl(both, 1) | rotl(both, 2));
 
@@ -19,28 +17,24 @@ static uint64_t prng_next(uint64_t s[2])
     return out;
 }
 
-void prng_words(uint64_t state[2], uint64_t ret[2])
-{
+void prng_words(uint64_t state[2], uint64_t ret[2]) {
     ret[0] = prng_next(state);
     ret[1] = prng_next(state);
 }
 
 /* 24 random bits of a lane. */
-static uint32_t lane_bits(const struct fp *f, int lane)
-{
-    return (uint32_t)(f->rnd[0] >> 16 * lane & 0xFFFFu) |
-           (uint32_t)(f->rnd[1] >> 8 * lane & 0xFFu) << 16;
+static uint32_t lane_bits(const struct fp *f, int lane) {
+    return (uint32_t)(f->rnd[0] >> 16 * lane & 0xFFFFu) | (uint32_t)(f->rnd[1] >> 8 * lane & 0xFFu)
+                                                              << 16;
 }
 
 /* 16 random bits of one of eight lanes, for results in quarter precision. */
-static uint32_t lane_bits8(const struct fp *f, int lane)
-{
-    return (uint32_t)(f->rnd[0] >> 8 * lane & 0xFFu) |
-           (uint32_t)(f->rnd[1] >> 8 * lane & 0xFFu) << 8;
+static uint32_t lane_bits8(const struct fp *f, int lane) {
+    return (uint32_t)(f->rnd[0] >> 8 * lane & 0xFFu) | (uint32_t)(f->rnd[1] >> 8 * lane & 0xFFu)
+                                                           << 8;
 }
 
-uint32_t f16_overflow(struct fp *f, bool is_negative)
-{
+uint32_t f16_overflow(struct fp *f, bool is_negative) {
     f->flags |= FP_OFLO;
     if (f->nanoo) {
         f->flags |= FP_INV;
@@ -49,8 +43,7 @@ uint32_t f16_overflow(struct fp *f, bool is_negative)
     return (is_negative ? 0x8000u : 0) | FP_MAX16;
 }
 
-uint32_t f16_nearest(struct fp *f, double v)
-{
+uint32_t f16_nearest(struct fp *f, double v) {
     uint64_t bits;
     uint32_t sign, h;
 
@@ -70,8 +63,7 @@ uint32_t f16_nearest(struct fp *f, double v)
 }
 
 /* A single-precision pattern to half, stochastically. */
-static uint32_t f16_stochastic(struct fp *f, uint32_t bits, uint32_t rnd)
-{
+static uint32_t f16_stochastic(struct fp *f, uint32_t bits, uint32_t rnd) {
     uint32_t sign = bits >> 16 & 0x8000u, h;
     int exponent = (int)(bits >> 23 & 0xFF) - 127, drop = 13;
     uint32_t mantissa = (bits & 0x7FFFFFu) | 0x800000u;
@@ -93,8 +85,7 @@ static uint32_t f16_stochastic(struct fp *f, uint32_t bits, uint32_t rnd)
     return h > FP_MAX16 ? f16_overflow(f, sign != 0) : sign | h;
 }
 
-uint32_t f16_out(struct fp *f, double v, int lane)
-{
+uint32_t f16_out(struct fp *f, double v, int lane) {
     uint32_t flags = f->flags, bits;
 
     if (!f->esr || v != v) {
@@ -108,8 +99,7 @@ uint32_t f16_out(struct fp *f, double v, int lane)
     return f16_stochastic(f, bits, lane_bits(f, lane));
 }
 
-uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane)
-{
+uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane) {
     if ((x & 0x7F800000u) == 0x7F800000u) {
         if (!f32_is_nan(x) || f32_is_snan(x)) {
             f->flags |= FP_INV;
@@ -121,8 +111,7 @@ uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane)
 
 /* ---- quarter --------------------------------------------------------------------------------- */
 
-static uint32_t f8_overflow(struct fp *f, bool is_negative)
-{
+static uint32_t f8_overflow(struct fp *f, bool is_negative) {
     f->flags |= FP_OFLO;
     if (f->nanoo) {
         f->flags |= FP_INV;
@@ -131,8 +120,7 @@ static uint32_t f8_overflow(struct fp *f, bool is_negative)
     return is_negative ? 0xFFu : 0x7Fu;
 }
 
-uint32_t f8_out(struct fp *f, double v, bool is_143, int lane)
-{
+uint32_t f8_out(struct fp *f, double v, bool is_143, int lane) {
     int mant_bits = is_143 ? 3 : 2, bias = is_143 ? 8 : 16, exponent;
     double magnitude = fabs(v), units;
     uint32_t code;
@@ -167,14 +155,12 @@ uint32_t f8_out(struct fp *f, double v, bool is_143, int lane)
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /* Smaller of two numbers, -0 before +0. */
-static bool is_less(double x, double y)
-{
+static bool is_less(double x, double y) {
     return x < y || (x == y && signbit(x) && !signbit(y));
 }
 
 /* minNum and maxNum: a quiet NaN loses to a number, a signalling one is invalid. */
-static uint32_t f32_pick(struct fp *f, uint32_t x, uint32_t y, bool want_max)
-{
+static uint32_t f32_pick(struct fp *f, uint32_t x, uint32_t y, bool want_max) {
     if (f32_is_snan(x) || f32_is_snan(y)) {
         f->flags |= FP_INV;
         return FP_NAN32;
@@ -188,18 +174,15 @@ static uint32_t f32_pick(struct fp *f, uint32_t x, uint32_t y, bool want_max)
     return f32_flush(is_less(f32_in(x), f32_in(y)) == want_max ? y : x);
 }
 
-uint32_t f32_min(struct fp *f, uint32_t x, uint32_t y)
-{
+uint32_t f32_min(struct fp *f, uint32_t x, uint32_t y) {
     return f32_pick(f, x, y, false);
 }
 
-uint32_t f32_max(struct fp *f, uint32_t x, uint32_t y)
-{
+uint32_t f32_max(struct fp *f, uint32_t x, uint32_t y) {
     return f32_pick(f, x, y, true);
 }
 
-static uint32_t f16_pick(struct fp *f, uint32_t x, uint32_t y, bool want_max)
-{
+static uint32_t f16_pick(struct fp *f, uint32_t x, uint32_t y, bool want_max) {
     if (f16_is_snan(x) || f16_is_snan(y)) {
         f->flags |= FP_INV;
         return FP_NAN16;
@@ -213,12 +196,10 @@ static uint32_t f16_pick(struct fp *f, uint32_t x, uint32_t y, bool want_max)
     return is_less(f16_ordered(x), f16_ordered(y)) == want_max ? y : x;
 }
 
-uint32_t f16_min(struct fp *f, uint32_t x, uint32_t y)
-{
+uint32_t f16_min(struct fp *f, uint32_t x, uint32_t y) {
     return f16_pick(f, x, y, false);
 }
 
-uint32_t f16_max(struct fp *f, uint32_t x, uint32_t y)
-{
+uint32_t f16_max(struct fp *f, uint32_t x, uint32_t y) {
     return f16_pick(f, x, y, true);
 }

@@ -30,15 +30,14 @@ enum fp_flag { FP_INV = 1, FP_DIV0 = 2, FP_OFLO = 4 };
 struct fp {
     uint32_t flags;
     bool nanoo;
-    bool esr;          /* stochastic rounding for this instruction */
-    uint64_t rnd[2];   /* random words, lane fields as in fp.c */
-    uint64_t prng[2];  /* state to commit when esr */
+    bool esr;         /* stochastic rounding for this instruction */
+    uint64_t rnd[2];  /* random words, lane fields as in fp.c */
+    uint64_t prng[2]; /* state to commit when esr */
 };
 
 /* For instructions that stochastic rounding does not touch. */
-static inline struct fp fp_plain(const struct context *c)
-{
-    struct fp f = { .nanoo = (c->fp_ctl & FP_CTL_NANOO) != 0 };
+static inline struct fp fp_plain(const struct context *c) {
+    struct fp f = {.nanoo = (c->fp_ctl & FP_CTL_NANOO) != 0};
 
     return f;
 }
@@ -46,8 +45,7 @@ static inline struct fp fp_plain(const struct context *c)
 void prng_words(uint64_t state[2], uint64_t ret[2]); /* two outputs, two steps */
 
 /* For the instructions that it does: draws the two words when FP_CTL.ESR is set. */
-static inline struct fp fp_rounding(const struct context *c)
-{
+static inline struct fp fp_rounding(const struct context *c) {
     struct fp f = fp_plain(c);
 
     if ((c->fp_ctl & FP_CTL_ESR) != 0) {
@@ -60,8 +58,7 @@ static inline struct fp fp_rounding(const struct context *c)
 }
 
 /* Sticky flags, trap, PRNG. Nonzero: the instruction traps and must not write. */
-static inline int fp_done(struct context *c, const struct fp *f)
-{
+static inline int fp_done(struct context *c, const struct fp *f) {
     if (f->flags != 0) {
         c->fp_sts |= f->flags;
         if ((f->flags & c->fp_ctl & 7) != 0) {
@@ -77,44 +74,37 @@ static inline int fp_done(struct context *c, const struct fp *f)
 
 /* ---- single ---------------------------------------------------------------------------------- */
 
-static inline float bits_float(uint32_t bits)
-{
+static inline float bits_float(uint32_t bits) {
     float v;
 
     memcpy(&v, &bits, sizeof v);
     return v;
 }
 
-static inline uint32_t float_bits(float v)
-{
+static inline uint32_t float_bits(float v) {
     uint32_t bits;
 
     memcpy(&bits, &v, sizeof bits);
     return bits;
 }
 
-static inline uint32_t f32_flush(uint32_t bits)
-{
+static inline uint32_t f32_flush(uint32_t bits) {
     return (bits & 0x7F800000u) == 0 ? bits & 0x80000000u : bits;
 }
 
-static inline double f32_in(uint32_t bits)
-{
+static inline double f32_in(uint32_t bits) {
     return (double)bits_float(f32_flush(bits));
 }
 
-static inline bool f32_is_nan(uint32_t bits)
-{
+static inline bool f32_is_nan(uint32_t bits) {
     return (bits & 0x7FFFFFFFu) > 0x7F800000u;
 }
 
-static inline bool f32_is_snan(uint32_t bits)
-{
+static inline bool f32_is_snan(uint32_t bits) {
     return f32_is_nan(bits) && (bits & 0x00400000u) == 0;
 }
 
-static inline uint32_t f32_out(struct fp *f, double v)
-{
+static inline uint32_t f32_out(struct fp *f, double v) {
     uint32_t bits;
 
     if (v != v) {
@@ -129,8 +119,7 @@ static inline uint32_t f32_out(struct fp *f, double v)
 }
 
 /* An operand that is stored as it comes: denormal flushed, NaN made the fixed one. */
-static inline uint32_t f32_taken(struct fp *f, uint32_t bits)
-{
+static inline uint32_t f32_taken(struct fp *f, uint32_t bits) {
     if (f32_is_nan(bits)) {
         f->flags |= f32_is_snan(bits) ? FP_INV : 0;
         return FP_NAN32;
@@ -139,8 +128,7 @@ static inline uint32_t f32_taken(struct fp *f, uint32_t bits)
 }
 
 /* Result v of an operation on x and y, where a NaN out of numbers is an invalid operation. */
-static inline uint32_t f32_result2(struct fp *f, double v, uint32_t x, uint32_t y)
-{
+static inline uint32_t f32_result2(struct fp *f, double v, uint32_t x, uint32_t y) {
     if (v != v) {
         if (f32_is_snan(x) || f32_is_snan(y) || (!f32_is_nan(x) && !f32_is_nan(y))) {
             f->flags |= FP_INV;
@@ -150,26 +138,22 @@ static inline uint32_t f32_result2(struct fp *f, double v, uint32_t x, uint32_t 
     return f32_out(f, v);
 }
 
-static inline uint32_t f32_add(struct fp *f, uint32_t x, uint32_t y)
-{
+static inline uint32_t f32_add(struct fp *f, uint32_t x, uint32_t y) {
     return f32_result2(f, f32_in(x) + f32_in(y), x, y);
 }
 
 /* A sum into an accumulator. It raises nothing: what came of it is judged when it is read. */
-static inline uint32_t f32_add_quiet(uint32_t x, uint32_t y)
-{
-    struct fp none = { 0 };
+static inline uint32_t f32_add_quiet(uint32_t x, uint32_t y) {
+    struct fp none = {0};
 
     return f32_add(&none, x, y);
 }
 
-static inline uint32_t f32_sub(struct fp *f, uint32_t x, uint32_t y)
-{
+static inline uint32_t f32_sub(struct fp *f, uint32_t x, uint32_t y) {
     return f32_result2(f, f32_in(x) - f32_in(y), x, y);
 }
 
-static inline uint32_t f32_mul(struct fp *f, uint32_t x, uint32_t y)
-{
+static inline uint32_t f32_mul(struct fp *f, uint32_t x, uint32_t y) {
     return f32_result2(f, f32_in(x) * f32_in(y), x, y);
 }
 
@@ -183,25 +167,21 @@ static inline bool f16_is_special(uint32_t h) /* infinity or NaN */
     return (h & 0x7C00u) == 0x7C00u;
 }
 
-static inline bool f16_is_nan(uint32_t h)
-{
+static inline bool f16_is_nan(uint32_t h) {
     return (h & 0x7FFFu) > 0x7C00u;
 }
 
-static inline bool f16_is_snan(uint32_t h)
-{
+static inline bool f16_is_snan(uint32_t h) {
     return f16_is_nan(h) && (h & 0x0200u) == 0;
 }
 
 /* Exact value of a finite half. */
-static inline double f16_finite(uint32_t h)
-{
+static inline double f16_finite(uint32_t h) {
     return (double)(bits_float((h & 0x7FFFu) << 13 | (h & 0x8000u) << 16) * 0x1p112f);
 }
 
 /* Operand of arithmetic: infinities and signalling NaN are invalid. */
-static inline double f16_in(struct fp *f, uint32_t h)
-{
+static inline double f16_in(struct fp *f, uint32_t h) {
     if (f16_is_special(h)) {
         if ((h & 0x0200u) == 0) {
             f->flags |= FP_INV;
@@ -212,8 +192,7 @@ static inline double f16_in(struct fp *f, uint32_t h)
 }
 
 /* Operand of ordering operations: infinity is a number. */
-static inline double f16_ordered(uint32_t h)
-{
+static inline double f16_ordered(uint32_t h) {
     if (f16_is_special(h)) {
         if (f16_is_nan(h)) {
             return (double)NAN;
@@ -230,13 +209,11 @@ uint32_t f16_nearest(struct fp *f, double v);
 uint32_t f16_out(struct fp *f, double v, int lane);
 
 /* Pair of results in one register. */
-static inline uint32_t f16_pair(uint32_t lo, uint32_t hi)
-{
+static inline uint32_t f16_pair(uint32_t lo, uint32_t hi) {
     return lo | hi << 16;
 }
 
-static inline uint32_t half_of(uint32_t word, int lane)
-{
+static inline uint32_t half_of(uint32_t word, int lane) {
     return word >> 16 * lane & 0xFFFFu;
 }
 
@@ -249,8 +226,7 @@ uint32_t f16_from_f32_bits(struct fp *f, uint32_t x, int lane);
 /* ---- quarter --------------------------------------------------------------------------------- */
 
 /* Value of a code other than 0x80; is_143 selects the format. Before any scaling. */
-static inline double f8_finite(uint32_t code, bool is_143)
-{
+static inline double f8_finite(uint32_t code, bool is_143) {
     uint32_t magnitude = code & 0x7Fu, mant_bits = is_143 ? 3 : 2;
     float v;
 
@@ -266,8 +242,7 @@ static inline double f8_finite(uint32_t code, bool is_143)
 uint32_t f8_out(struct fp *f, double v, bool is_143, int lane);
 
 /* 2^n for |n| < 1000. */
-static inline double power_of_two(int n)
-{
+static inline double power_of_two(int n) {
     uint64_t bits = (uint64_t)(1023 + n) << 52;
     double v;
 
@@ -280,8 +255,7 @@ uint32_t acc_read_single(struct fp *f, uint32_t acc);
 uint32_t acc_read_half(struct fp *f, uint32_t acc, int lane);
 
 /* FP_SCL as a signed power of two. */
-static inline int fp_scale(const struct context *c)
-{
+static inline int fp_scale(const struct context *c) {
     return (int)(c->fp_scl ^ 0x20u) - 0x20;
 }
 

@@ -28,21 +28,22 @@ enum packet_format { XREQ = 0, XPWRS = 4, XPWRL = 5, XPRDS = 6, XPRDL = 7 };
 
 /* ---- pages --------------------------------------------------------------------------------- */
 
-int host_attach(struct chip *c, uint32_t index, void *memory, uint32_t size, struct err *err)
-{
+int host_attach(struct chip *c, uint32_t index, void *memory, uint32_t size, struct err *err) {
     uint32_t pages = size / IPU_PAGE_BYTES;
     if (size == 0 || size % IPU_PAGE_BYTES != 0 || (uintptr_t)memory % IPU_PAGE_BYTES != 0) {
-        return err_sys(err, ERR_DEVICE_ERROR, EINVAL,
-            "attach page %u: %u bytes, not whole pages", index, size);
+        return err_sys(
+            err, ERR_DEVICE_ERROR, EINVAL, "attach page %u: %u bytes, not whole pages", index,
+            size);
     }
     if (index >= CHIP_PAGES || pages > CHIP_PAGES - index) {
-        return err_sys(err, ERR_DEVICE_ERROR, EINVAL, "attach page %u: %u pages, table has %u",
-            index, pages, CHIP_PAGES);
+        return err_sys(
+            err, ERR_DEVICE_ERROR, EINVAL, "attach page %u: %u pages, table has %u", index, pages,
+            CHIP_PAGES);
     }
     for (uint32_t i = index; i < index + pages; i++) {
         if (c->page_buffer[i] != 0) {
-            return err_sys(err, ERR_DEVICE_ERROR, EBUSY,
-                "attach page %u: slot %u is in use", index, i);
+            return err_sys(
+                err, ERR_DEVICE_ERROR, EBUSY, "attach page %u: slot %u is in use", index, i);
         }
     }
     uint16_t number = 0;
@@ -50,8 +51,8 @@ int host_attach(struct chip *c, uint32_t index, void *memory, uint32_t size, str
         number++;
     }
     if (number == CHIP_BUFFERS) {
-        return err_sys(err, ERR_DEVICE_ERROR, ENOSPC, "attach page %u: %u buffers", index,
-            CHIP_BUFFERS);
+        return err_sys(
+            err, ERR_DEVICE_ERROR, ENOSPC, "attach page %u: %u buffers", index, CHIP_BUFFERS);
     }
     c->buffers[number] = (struct host_buffer){index, pages, memory};
     for (uint32_t i = index; i < index + pages; i++) {
@@ -60,14 +61,12 @@ int host_attach(struct chip *c, uint32_t index, void *memory, uint32_t size, str
     return 0;
 }
 
-static void detach(struct chip *c, struct host_buffer *b)
-{
+static void detach(struct chip *c, struct host_buffer *b) {
     memset(&c->page_buffer[b->index], 0, b->pages * sizeof *c->page_buffer);
     *b = (struct host_buffer){.pages = 0};
 }
 
-int host_detach(struct chip *c, uint32_t index, struct err *err)
-{
+int host_detach(struct chip *c, uint32_t index, struct err *err) {
     uint16_t number = index < CHIP_PAGES ? c->page_buffer[index] : 0;
     if (number == 0 || c->buffers[number - 1].index != index) {
         return err_sys(err, ERR_DEVICE_ERROR, EINVAL, "detach page %u: no buffer", index);
@@ -76,8 +75,7 @@ int host_detach(struct chip *c, uint32_t index, struct err *err)
     return 0;
 }
 
-void host_detach_all(struct chip *c)
-{
+void host_detach_all(struct chip *c) {
     for (uint32_t i = 0; i < CHIP_BUFFERS; i++) {
         if (c->buffers[i].pages != 0) {
             detach(c, &c->buffers[i]);
@@ -86,8 +84,7 @@ void host_detach_all(struct chip *c)
 }
 
 /* Host memory of a byte address as tiles count them; NULL when nothing is attached there. */
-static uint8_t *host_memory(const struct chip *c, uint32_t addr)
-{
+static uint8_t *host_memory(const struct chip *c, uint32_t addr) {
     uint32_t page = addr / IPU_PAGE_BYTES;
     uint16_t number = page < CHIP_PAGES ? c->page_buffer[page] : 0;
     if (number == 0) {
@@ -99,13 +96,11 @@ static uint8_t *host_memory(const struct chip *c, uint32_t addr)
 
 /* ---- packets as they are sent -------------------------------------------------------------- */
 
-bool host_mux_is_external(uint32_t mux)
-{
+bool host_mux_is_external(uint32_t mux) {
     return mux >= MUX_EXTERNAL && mux != TARGET_MUX_IDLE;
 }
 
-void host_reset_tile(struct chip_tile *t)
-{
+void host_reset_tile(struct chip_tile *t) {
     t->requests.len = 0;
     t->host_words.len = 0;
     t->header_words = 0;
@@ -120,8 +115,7 @@ void host_reset_tile(struct chip_tile *t)
 static void hang(struct chip_tile *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void hang(struct chip_tile *t, const char *format, ...)
-{
+static void hang(struct chip_tile *t, const char *format, ...) {
     if (t->hang[0] != '\0') {
         return;
     }
@@ -132,8 +126,7 @@ static void hang(struct chip_tile *t, const char *format, ...)
 }
 
 /* Address and size of a read or write; false with the reason set when no packet is like that. */
-static bool parse_transfer(struct chip_tile *t, struct host_request *r, unsigned format)
-{
+static bool parse_transfer(struct chip_tile *t, struct host_request *r, unsigned format) {
     bool is_long = format == XPWRL || format == XPRDL;
     uint32_t unit = is_long ? LONG_BYTES : 4;
     uint32_t length = t->header[1] & 15;
@@ -148,21 +141,20 @@ static bool parse_transfer(struct chip_tile *t, struct host_request *r, unsigned
         hang(t, "packet of %u bytes at %#x crosses a host page", r->bytes, r->host_addr);
     } else if (r->kind == HOST_WRITE && r->bytes == 0) {
         hang(t, "write packet without payload");
-    } else if (r->kind == HOST_READ &&
-        r->tile_addr + (r->bytes == 0 ? 4 : r->bytes) > TARGET_MEM_END) {
+    } else if (
+        r->kind == HOST_READ && r->tile_addr + (r->bytes == 0 ? 4 : r->bytes) > TARGET_MEM_END) {
         hang(t, "read packet for tile address %#x", r->tile_addr);
     }
     return t->hang[0] == '\0';
 }
 
-static bool parse_header(struct chip_tile *t, uint16_t tile)
-{
+static bool parse_header(struct chip_tile *t, uint16_t tile) {
     unsigned format = t->header[0] >> 29;
     struct host_request r = {.is_end = (t->header[0] >> 26 & 3) == 3, .data = t->host_words.len};
     if (format == XREQ) {
         r.kind = HOST_GRANT;
         return row_list_push(&t->host_words, t->header[0]) &&
-            row_list_push(&t->host_words, t->header[1]) && row_list_push(&t->requests, r);
+               row_list_push(&t->host_words, t->header[1]) && row_list_push(&t->requests, r);
     }
     if (format < XPWRS) {
         hang(t, "packet of format %u", format);
@@ -179,8 +171,7 @@ static bool parse_header(struct chip_tile *t, uint16_t tile)
     return row_list_push(&t->requests, r);
 }
 
-static void take_word(struct chip_tile *t, uint16_t tile, uint32_t word)
-{
+static void take_word(struct chip_tile *t, uint16_t tile, uint32_t word) {
     bool ok = true;
     if (t->hang[0] != '\0') {
         return; /* the stream is lost */
@@ -202,8 +193,7 @@ static void take_word(struct chip_tile *t, uint16_t tile, uint32_t word)
     }
 }
 
-static void send_words(struct chip_tile *t, uint16_t tile, const struct row_insn *i)
-{
+static void send_words(struct chip_tile *t, uint16_t tile, const struct row_insn *i) {
     uint32_t addr = tile_csr(t->tile, CSR_OUTGOING_BASE) + t->out_item * 4;
     if (i->sctl != BOTH_DIRECTIONS) {
         hang(t, "host packet sent in direction %u", i->sctl);
@@ -219,22 +209,17 @@ static void send_words(struct chip_tile *t, uint16_t tile, const struct row_insn
 }
 
 /* False after an exception. */
-static bool execute(struct chip_tile *t, uint16_t tile, const struct row_insn *i)
-{
+static bool execute(struct chip_tile *t, uint16_t tile, const struct row_insn *i) {
     bool is_external = host_mux_is_external(tile_csr(t->tile, CSR_INCOMING_MUX));
     switch (i->op) {
-    case ROW_OP_DELAY:
-        break;
-    case ROW_OP_SANS:
-        sync_abstain(t, i->value + 1);
-        break;
+    case ROW_OP_DELAY: break;
+    case ROW_OP_SANS: sync_abstain(t, i->value + 1); break;
     case ROW_OP_DELAYPIC:
-        tile_set_csr(t->tile, i->selector != 0 ? CSR_INCOMING_FORMAT : CSR_INCOMING_DELTA,
+        tile_set_csr(
+            t->tile, i->selector != 0 ? CSR_INCOMING_FORMAT : CSR_INCOMING_DELTA,
             i->selector != 0 ? i->value & 3 : i->value * 4);
         break;
-    case ROW_OP_DELAYXPIC:
-        tile_set_csr(t->tile, CSR_INCOMING_MUX, i->value);
-        break;
+    case ROW_OP_DELAYXPIC: tile_set_csr(t->tile, CSR_INCOMING_MUX, i->value); break;
     case ROW_OP_SEND:
     case ROW_OP_SENDOFF:
         if (is_external) {
@@ -243,15 +228,12 @@ static bool execute(struct chip_tile *t, uint16_t tile, const struct row_insn *i
             break;
         }
         /* fallthrough */
-    default:
-        chip_raise(t, CHIP_EXCONF, 0, "send outside an exchange phase");
-        break;
+    default: chip_raise(t, CHIP_EXCONF, 0, "send outside an exchange phase"); break;
     }
     return tile_context_state(t->tile, 0) < 2;
 }
 
-void host_execute(struct chip *c, struct chip_tile *t)
-{
+void host_execute(struct chip *c, struct chip_tile *t) {
     uint32_t pc = tile_pc(t->tile, 0);
     uint64_t cycle = tile_cycle(t->tile);
     struct row_insn i = row_decode(tile_mem_load(t->tile, pc));
@@ -263,18 +245,16 @@ void host_execute(struct chip *c, struct chip_tile *t)
 /* ---- answering ----------------------------------------------------------------------------- */
 
 /* Are requests of that owner's context routed to any interface? */
-static bool is_routed(const struct chip *c, uint16_t owner)
-{
+static bool is_routed(const struct chip *c, uint16_t owner) {
     unsigned context = (owner >> 2 & 15u) * 2 + (owner & 1u);
     unsigned shift = 3 + 6 * (context % 4);
     unsigned offset = XB_STEP * (context / 4) + XB_DCXCR;
     return (c->regs[(XB_WEST + offset) / 4] >> shift & 0x3f) != DCXCR_NONE ||
-        (c->regs[(XB_EAST + offset) / 4] >> shift & 0x3f) != DCXCR_NONE;
+           (c->regs[(XB_EAST + offset) / 4] >> shift & 0x3f) != DCXCR_NONE;
 }
 
 /* Gives the grants that an owner has sent; false when it has sent none. */
-static bool give_grants(struct chip *c, uint16_t tile)
-{
+static bool give_grants(struct chip *c, uint16_t tile) {
     struct chip_tile *t = &c->tiles[tile];
     bool any = false;
     uint16_t owner = target_host_owner((struct physical_tile){tile}).n;
@@ -290,7 +270,7 @@ static bool give_grants(struct chip *c, uint16_t tile)
         r->kind = HOST_DONE;
         any = true;
         uint64_t bits = (t->host_words.data[r->data] & 0xffffff) |
-            (uint64_t)t->host_words.data[r->data + 1] << 24;
+                        (uint64_t)t->host_words.data[r->data + 1] << 24;
         for (unsigned b = 0; b < 2 * TARGET_ROWS; b++) {
             if ((bits >> b & 1) != 0) {
                 c->tiles[64 * (b / 2) + 2 * (b & 1) + owner].is_granted = true;
@@ -300,13 +280,11 @@ static bool give_grants(struct chip *c, uint16_t tile)
     return any;
 }
 
-static bool is_incomplete(const struct chip_tile *t)
-{
+static bool is_incomplete(const struct chip_tile *t) {
     return t->request + 1 == t->requests.len && t->payload_left > 0;
 }
 
-bool host_is_blocked(const struct chip *c, uint16_t tile, char *text, size_t n)
-{
+bool host_is_blocked(const struct chip *c, uint16_t tile, char *text, size_t n) {
     const struct chip_tile *t = &c->tiles[tile];
     uint16_t owner = target_host_owner((struct physical_tile){tile}).n;
     text[0] = '\0';
@@ -344,8 +322,7 @@ bool host_is_blocked(const struct chip *c, uint16_t tile, char *text, size_t n)
     return text[0] != '\0';
 }
 
-static void answer(struct chip *c, struct chip_tile *t, const struct host_request *r)
-{
+static void answer(struct chip *c, struct chip_tile *t, const struct host_request *r) {
     uint32_t words[1024 / 4] = {0};
     uint32_t n = r->bytes / 4;
     if (r->kind == HOST_WRITE) {
@@ -365,8 +342,7 @@ static void answer(struct chip *c, struct chip_tile *t, const struct host_reques
     c->host_words += n;
 }
 
-static bool answer_requests(struct chip *c, uint16_t tile)
-{
+static bool answer_requests(struct chip *c, uint16_t tile) {
     struct chip_tile *t = &c->tiles[tile];
     bool any = false;
     char text[96];
@@ -387,14 +363,12 @@ static bool answer_requests(struct chip *c, uint16_t tile)
     return any;
 }
 
-bool host_sync_is_done(const struct chip_tile *t)
-{
+bool host_sync_is_done(const struct chip_tile *t) {
     return t->hang[0] == '\0' && t->requests.len == 0 && t->header_words == 0 &&
-        tile_csr(t->tile, CSR_INCOMING_DCOUNT) == 0;
+           tile_csr(t->tile, CSR_INCOMING_DCOUNT) == 0;
 }
 
-bool host_settle(struct chip *c)
-{
+bool host_settle(struct chip *c) {
     bool moved = false;
     for (uint16_t i = 0; i < TARGET_TILES; i++) {
         moved |= c->tiles[i].requests.len > 0 && give_grants(c, i);
@@ -416,8 +390,7 @@ bool host_settle(struct chip *c)
 
 /* ---- marks --------------------------------------------------------------------------------- */
 
-static unsigned held_group(const struct chip *c)
-{
+static unsigned held_group(const struct chip *c) {
     switch (c->held_class) {
     case BARRIER_G1_HOST: return 0;
     case BARRIER_G2_HOST: return 1;
@@ -425,8 +398,7 @@ static unsigned held_group(const struct chip *c)
     }
 }
 
-bool mark_arrive(struct chip *c, unsigned group)
-{
+bool mark_arrive(struct chip *c, unsigned group) {
     struct chip_mark *m = &c->marks[group];
     bool had_credit = m->value > 0;
     m->value -= had_credit;
@@ -434,8 +406,7 @@ bool mark_arrive(struct chip *c, unsigned group)
     return c->options.model_c ? had_credit : m->value > 0;
 }
 
-static void apply(struct chip *c, unsigned group, uint32_t value)
-{
+static void apply(struct chip *c, unsigned group, uint32_t value) {
     struct chip_mark *m = &c->marks[group];
     bool releases = value > 0 && held_group(c) == group;
     c->mark_overwrites += m->value != 0;
@@ -446,8 +417,7 @@ static void apply(struct chip *c, unsigned group, uint32_t value)
     }
 }
 
-void mark_write(struct chip *c, unsigned group, uint32_t value)
-{
+void mark_write(struct chip *c, unsigned group, uint32_t value) {
     struct chip_mark *m = &c->marks[group];
     value &= 0xffff;
     c->is_quiet = false;
@@ -462,14 +432,12 @@ void mark_write(struct chip *c, unsigned group, uint32_t value)
     chip_slice(c);
 }
 
-uint32_t mark_read(const struct chip *c, unsigned group)
-{
+uint32_t mark_read(const struct chip *c, unsigned group) {
     const struct chip_mark *m = &c->marks[group];
     return m->is_pending ? m->pending : m->value;
 }
 
-bool mark_settle(struct chip *c)
-{
+bool mark_settle(struct chip *c) {
     unsigned group = c->marks[0].is_pending ? 0 : 1;
     if (c->marks[1].is_pending && c->marks[1].sequence < c->marks[group].sequence) {
         group = 1;

@@ -11,12 +11,11 @@
 
 #include <stdlib.h>
 
-static const uint32_t poison_words[PAGE_WORDS] = { [0 ... PAGE_WORDS - 1] = TILE_POISON };
+static const uint32_t poison_words[PAGE_WORDS] = {[0 ... PAGE_WORDS - 1] = TILE_POISON};
 static const uint32_t zero_words[PAGE_WORDS];
 static const uint64_t none_written[PAGE_WORDS / 64];
 
-static void page_set(struct page *p, const uint32_t *words, bool is_written)
-{
+static void page_set(struct page *p, const uint32_t *words, bool is_written) {
     if (p->is_own) {
         free(p->words);
     }
@@ -27,28 +26,24 @@ static void page_set(struct page *p, const uint32_t *words, bool is_written)
     p->is_own = false;
 }
 
-void mem_init(struct tile *t)
-{
+void mem_init(struct tile *t) {
     for (uint32_t i = 0; i < PAGE_COUNT; i++) {
         page_set(&t->pages[i], poison_words, false);
     }
 }
 
-void mem_done(struct tile *t)
-{
+void mem_done(struct tile *t) {
     mem_init(t);
 }
 
-void mem_zero(struct tile *t)
-{
+void mem_zero(struct tile *t) {
     code_free(t);
     for (uint32_t i = 0; i < PAGE_COUNT; i++) {
         page_set(&t->pages[i], zero_words, true);
     }
 }
 
-bool mem_own(struct tile *t, uint32_t addr)
-{
+bool mem_own(struct tile *t, uint32_t addr) {
     struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
     uint32_t *words = malloc(PAGE_BYTES + sizeof none_written);
 
@@ -67,8 +62,7 @@ bool mem_own(struct tile *t, uint32_t addr)
     return true;
 }
 
-void mem_mark(struct page *p, uint32_t index)
-{
+void mem_mark(struct page *p, uint32_t index) {
     uint64_t bit = (uint64_t)1 << (index & 63);
 
     if ((p->written[index >> 6] & bit) == 0) {
@@ -82,14 +76,12 @@ void mem_mark(struct page *p, uint32_t index)
 
 /* ---- the chip's view ------------------------------------------------------------------------- */
 
-bool tile_mem_mapped(uint32_t addr)
-{
+bool tile_mem_mapped(uint32_t addr) {
     return addr - TARGET_MEM_BASE < TARGET_MEM_SIZE;
 }
 
 /* What is not mapped reads as poison and swallows stores: the chip reports it as a fault. */
-uint32_t tile_mem_load(struct tile *t, uint32_t addr)
-{
+uint32_t tile_mem_load(struct tile *t, uint32_t addr) {
     if (!tile_mem_mapped(addr)) {
         t->poison_reads++;
         return TILE_POISON;
@@ -97,16 +89,14 @@ uint32_t tile_mem_load(struct tile *t, uint32_t addr)
     return mem_load32(t, addr & ~3u);
 }
 
-void tile_mem_store(struct tile *t, uint32_t addr, uint32_t value)
-{
+void tile_mem_store(struct tile *t, uint32_t addr, uint32_t value) {
     if (tile_mem_mapped(addr)) {
         mem_store32(t, addr & ~3u, value); /* a failure is kept in is_starved */
     }
 }
 
 /* Decoded code of [addr, end) goes; blocks without any cost one look each. */
-static void drop_run(struct tile *t, uint32_t addr, uint32_t end)
-{
+static void drop_run(struct tile *t, uint32_t addr, uint32_t end) {
     end = end < TARGET_REGION1 ? end : TARGET_REGION1;
     while (addr < end) {
         uint32_t block = (addr - TARGET_MEM_BASE) / (4 * CODE_WORDS);
@@ -124,15 +114,13 @@ static void drop_run(struct tile *t, uint32_t addr, uint32_t end)
 }
 
 /* Words of a run that lie in the page of addr; 0 where nothing is mapped. */
-static uint32_t run_in_page(uint32_t addr, uint32_t n)
-{
+static uint32_t run_in_page(uint32_t addr, uint32_t n) {
     uint32_t room = PAGE_WORDS - (addr >> 2) % PAGE_WORDS;
 
     return !tile_mem_mapped(addr) ? 0 : n < room ? n : room;
 }
 
-void tile_mem_store_run(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n)
-{
+void tile_mem_store_run(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n) {
     addr &= ~3u;
     while (n > 0) {
         uint32_t count = run_in_page(addr, n);
@@ -156,8 +144,7 @@ void tile_mem_store_run(struct tile *t, uint32_t addr, const uint32_t *words, ui
     }
 }
 
-void tile_mem_load_run(struct tile *t, uint32_t addr, uint32_t *ret, uint32_t n)
-{
+void tile_mem_load_run(struct tile *t, uint32_t addr, uint32_t *ret, uint32_t n) {
     addr &= ~3u;
     while (n > 0) {
         uint32_t count = run_in_page(addr, n);
@@ -178,8 +165,7 @@ void tile_mem_load_run(struct tile *t, uint32_t addr, uint32_t *ret, uint32_t n)
 }
 
 /* Whole pages of [addr, end) are set to `words` (page after page) or zeros, the rest by stores. */
-static void fill(struct tile *t, uint32_t addr, uint32_t end, const uint32_t *words)
-{
+static void fill(struct tile *t, uint32_t addr, uint32_t end, const uint32_t *words) {
     while (addr < end && tile_mem_mapped(addr)) {
         uint32_t page = (addr - TARGET_MEM_BASE) / PAGE_BYTES;
         uint32_t next = TARGET_MEM_BASE + (page + 1) * PAGE_BYTES;
@@ -198,12 +184,10 @@ static void fill(struct tile *t, uint32_t addr, uint32_t end, const uint32_t *wo
     }
 }
 
-void tile_mem_fill_zero(struct tile *t, uint32_t addr, uint32_t end)
-{
+void tile_mem_fill_zero(struct tile *t, uint32_t addr, uint32_t end) {
     fill(t, addr & ~3u, end, NULL);
 }
 
-void tile_mem_share(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n)
-{
+void tile_mem_share(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n) {
     fill(t, addr & ~3u, (addr & ~3u) + 4 * n, words);
 }

@@ -23,8 +23,7 @@ enum {
     NEVER = INT32_MAX,
 };
 
-void phase_done(struct chip *c)
-{
+void phase_done(struct chip *c) {
     for (uint32_t i = 0; i < TARGET_TILES; i++) {
         struct phase_tile *p = c->phase[i];
         if (p != NULL) {
@@ -38,8 +37,7 @@ void phase_done(struct chip *c)
 
 /* ---- trace --------------------------------------------------------------------------------- */
 
-static bool fetch(void *self, uint32_t addr, uint32_t *ret_word)
-{
+static bool fetch(void *self, uint32_t addr, uint32_t *ret_word) {
     if (addr < TARGET_MEM_BASE || addr >= TARGET_REGION1 || addr % 4 != 0) {
         return false;
     }
@@ -47,8 +45,7 @@ static bool fetch(void *self, uint32_t addr, uint32_t *ret_word)
     return true;
 }
 
-static void trace_tile(void *self, uint32_t i)
-{
+static void trace_tile(void *self, uint32_t i) {
     struct chip *c = self;
     uint16_t n = c->phase_tiles[i];
     struct tile *tile = c->tiles[n].tile;
@@ -73,8 +70,7 @@ static void trace_tile(void *self, uint32_t i)
     }
 }
 
-static void resolve_tile(void *self, uint32_t i)
-{
+static void resolve_tile(void *self, uint32_t i) {
     struct chip *c = self;
     uint16_t n = c->phase_tiles[i];
     bool failed = c->phase[n]->port.is_out_of_memory;
@@ -86,21 +82,18 @@ static void resolve_tile(void *self, uint32_t i)
 
 /* ---- capture and store --------------------------------------------------------------------- */
 
-static unsigned item_words(const struct row_send *s)
-{
+static unsigned item_words(const struct row_send *s) {
     return (s->sctl & 4) != 0 ? 2 : 1;
 }
 
-static void set_pages(uint64_t pages[3], uint32_t addr, uint32_t bytes)
-{
+static void set_pages(uint64_t pages[3], uint32_t addr, uint32_t bytes) {
     uint32_t last = (addr + bytes - 1 - TARGET_MEM_BASE) >> PAGE_SHIFT;
     for (uint32_t p = (addr - TARGET_MEM_BASE) >> PAGE_SHIFT; p <= last; p++) {
         pages[p / 64] |= 1ull << p % 64;
     }
 }
 
-static bool is_relay(const struct phase_tile *p)
-{
+static bool is_relay(const struct phase_tile *p) {
     uint64_t sent[3] = {0};
     uint64_t stored[3] = {0};
     for (uint32_t i = 0; i < p->trace.sends.len; i++) {
@@ -117,8 +110,7 @@ static bool is_relay(const struct phase_tile *p)
 }
 
 /* Room for what the taken sends carry; false when out of memory. */
-static bool reserve_words(struct phase_tile *p)
-{
+static bool reserve_words(struct phase_tile *p) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->trace.sends.len; i++) {
         struct row_send *s = &p->trace.sends.data[i];
@@ -139,16 +131,15 @@ static bool reserve_words(struct phase_tile *p)
     return true;
 }
 
-static void capture_items(struct phase_tile *p, struct tile *tile, const struct row_send *s,
-    uint32_t from, uint32_t count)
-{
+static void capture_items(
+    struct phase_tile *p, struct tile *tile, const struct row_send *s, uint32_t from,
+    uint32_t count) {
     unsigned words = item_words(s);
-    tile_mem_load_run(tile, s->addr + from * words * 4, &p->words.data[s->data + from * words],
-        count * words);
+    tile_mem_load_run(
+        tile, s->addr + from * words * 4, &p->words.data[s->data + from * words], count * words);
 }
 
-static void capture_tile(void *self, uint32_t i)
-{
+static void capture_tile(void *self, uint32_t i) {
     struct chip *c = self;
     uint16_t n = c->phase_tiles[i];
     struct phase_tile *p = c->phase[n];
@@ -169,19 +160,17 @@ static void capture_tile(void *self, uint32_t i)
     }
 }
 
-static void store_items(struct chip *c, uint16_t n, const struct fabric_store *s, uint32_t from,
-    uint32_t count)
-{
+static void store_items(
+    struct chip *c, uint16_t n, const struct fabric_store *s, uint32_t from, uint32_t count) {
     const struct phase_tile *source = c->phase[s->source];
     unsigned words = s->is_wide ? 2 : 1;
     uint32_t data = source->trace.sends.data[s->send].data + (s->offset + from) * words;
-    tile_mem_store_run(c->tiles[n].tile, s->addr + from * words * 4, &source->words.data[data],
-        count * words);
+    tile_mem_store_run(
+        c->tiles[n].tile, s->addr + from * words * 4, &source->words.data[data], count * words);
 }
 
 /* Stores what arrives up to and including `event`; returns the arrival of the next item. */
-static int32_t store_until(struct chip *c, uint16_t n, int32_t event)
-{
+static int32_t store_until(struct chip *c, uint16_t n, int32_t event) {
     struct phase_tile *p = c->phase[n];
     while (p->store < p->port.stores.len) {
         const struct fabric_store *s = &p->port.stores.data[p->store];
@@ -200,26 +189,22 @@ static int32_t store_until(struct chip *c, uint16_t n, int32_t event)
     return NEVER;
 }
 
-static void store_tile(void *self, uint32_t i)
-{
+static void store_tile(void *self, uint32_t i) {
     struct chip *c = self;
     (void)store_until(c, c->phase_tiles[i], NEVER - 1);
 }
 
 /* Event of the next item a relay has to capture. */
-static int32_t next_send(struct phase_tile *p)
-{
+static int32_t next_send(struct phase_tile *p) {
     while (p->send < p->trace.sends.len && !p->trace.sends.data[p->send].is_taken) {
         p->send++;
     }
-    return p->send < p->trace.sends.len
-        ? p->trace.sends.data[p->send].start + (int32_t)p->send_done
-        : NEVER;
+    return p->send < p->trace.sends.len ? p->trace.sends.data[p->send].start + (int32_t)p->send_done
+                                        : NEVER;
 }
 
 /* Captures a relay's items of events before `end`, each after what it may depend on is stored. */
-static void relay_window(struct chip *c, uint16_t n, int32_t end)
-{
+static void relay_window(struct chip *c, uint16_t n, int32_t end) {
     struct phase_tile *p = c->phase[n];
     for (int32_t q = next_send(p); q < end; q = next_send(p)) {
         const struct row_send *s = &p->trace.sends.data[p->send];
@@ -236,8 +221,7 @@ static void relay_window(struct chip *c, uint16_t n, int32_t end)
     }
 }
 
-static void run_relays(struct chip *c)
-{
+static void run_relays(struct chip *c) {
     uint16_t relays[TARGET_TILES];
     uint32_t n = 0;
     for (uint32_t i = 0; i < c->phase_count; i++) {
@@ -262,8 +246,7 @@ static void run_relays(struct chip *c)
 
 /* ---- finish -------------------------------------------------------------------------------- */
 
-static void raise_fault(struct chip_tile *t, const struct row_fault *f)
-{
+static void raise_fault(struct chip_tile *t, const struct row_fault *f) {
     int etype = f->code < ROW_ERROR_TYPE ? CHIP_EXERR : f->code - ROW_ERROR_TYPE;
     tile_raise(t->tile, 0, etype);
     if (t->fault.code == 0) {
@@ -271,8 +254,7 @@ static void raise_fault(struct chip_tile *t, const struct row_fault *f)
     }
 }
 
-static void finish_tile(struct chip *c, uint16_t n)
-{
+static void finish_tile(struct chip *c, uint16_t n) {
     struct chip_tile *t = &c->tiles[n];
     struct phase_tile *p = c->phase[n];
     const struct row_trace *r = &p->trace;
@@ -298,8 +280,7 @@ static void finish_tile(struct chip *c, uint16_t n)
 }
 
 /* Ports of the tiles listed and of their partners, to whom a pair selection may lead. */
-static bool prepare(struct chip *c, const uint16_t *tiles, uint32_t count)
-{
+static bool prepare(struct chip *c, const uint16_t *tiles, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         for (uint16_t k = 0; k < 4; k += 2) {
             uint16_t n = tiles[i] ^ k;
@@ -316,8 +297,7 @@ static bool prepare(struct chip *c, const uint16_t *tiles, uint32_t count)
     return true;
 }
 
-static bool has_exchange(const struct chip *c)
-{
+static bool has_exchange(const struct chip *c) {
     for (uint32_t i = 0; i < c->phase_count; i++) {
         const struct row_trace *t = &c->phase[c->phase_tiles[i]]->trace;
         if (t->sends.len > 0 || t->controls.len > 0) {
@@ -327,8 +307,7 @@ static bool has_exchange(const struct chip *c)
     return false;
 }
 
-static void add_partners(struct chip *c)
-{
+static void add_partners(struct chip *c) {
     uint32_t count = c->phase_count;
     for (uint32_t i = 0; i < count; i++) {
         uint16_t partner = c->phase_tiles[i] ^ 2;
@@ -342,8 +321,7 @@ static void add_partners(struct chip *c)
     }
 }
 
-static void move_words(struct chip *c)
-{
+static void move_words(struct chip *c) {
     add_partners(c);
     pool_run(c->pool, resolve_tile, c, c->phase_count);
     fabric_match(c->traces, c->ports);
@@ -362,8 +340,7 @@ static void move_words(struct chip *c)
     }
 }
 
-void phase_run(struct chip *c, const uint16_t *tiles, uint32_t count, uint64_t cycle)
-{
+void phase_run(struct chip *c, const uint16_t *tiles, uint32_t count, uint64_t cycle) {
     if (!prepare(c, tiles, count)) {
         chip_out_of_memory(c, "exchange phase");
         return;

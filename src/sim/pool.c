@@ -28,8 +28,7 @@ struct pool {
     _Atomic uint32_t next;
 };
 
-static void work(struct pool *p)
-{
+static void work(struct pool *p) {
     for (;;) {
         uint32_t first = atomic_fetch_add_explicit(&p->next, POOL_BLOCK, memory_order_relaxed);
         if (first >= p->count) {
@@ -42,8 +41,7 @@ static void work(struct pool *p)
     }
 }
 
-static void *helper(void *self)
-{
+static void *helper(void *self) {
     struct pool *p = self;
     uint64_t seen = 0;
     /* Of no consequence where it is refused: the work is done all the same. */
@@ -68,8 +66,7 @@ static void *helper(void *self)
     return NULL;
 }
 
-struct pool *pool_new(int threads)
-{
+struct pool *pool_new(int threads) {
     struct pool *p = calloc(1, sizeof *p);
     if (p == NULL) {
         return NULL;
@@ -90,8 +87,7 @@ struct pool *pool_new(int threads)
     return p;
 }
 
-void pool_free(struct pool *p)
-{
+void pool_free(struct pool *p) {
     if (p == NULL) {
         return;
     }
@@ -108,8 +104,7 @@ void pool_free(struct pool *p)
     free(p);
 }
 
-void pool_run(struct pool *p, void (*fn)(void *self, uint32_t i), void *self, uint32_t count)
-{
+void pool_run(struct pool *p, void (*fn)(void *self, uint32_t i), void *self, uint32_t count) {
     if (count <= POOL_BLOCK || p->thread_count == 0) {
         for (uint32_t i = 0; i < count; i++) {
             fn(self, i);

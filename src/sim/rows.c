@@ -13,14 +13,13 @@
 struct rows {
     struct row_trace *traces[TARGET_TILES];
     struct fabric_port *ports[TARGET_TILES];
-    struct row_trace *trace_store; /* one a row */
+    struct row_trace *trace_store;  /* one a row */
     struct fabric_port *port_store; /* two a row: the tile and its partner */
     uint32_t row_count;
     uint32_t port_count;
 };
 
-static void rows_free(struct rows **place)
-{
+static void rows_free(struct rows **place) {
     struct rows *r = *place;
     if (r == NULL) {
         return;
@@ -41,8 +40,7 @@ struct row_words {
     uint32_t addr;
 };
 
-static bool fetch(void *self, uint32_t addr, uint32_t *ret_word)
-{
+static bool fetch(void *self, uint32_t addr, uint32_t *ret_word) {
     const struct row_words *w = self;
     uint32_t index = (addr - w->addr) / 4;
     if (addr < w->addr || addr % 4 != 0 || index >= w->row->word_count) {
@@ -52,20 +50,21 @@ static bool fetch(void *self, uint32_t addr, uint32_t *ret_word)
     return true;
 }
 
-static int check_rows(const struct sim_row *rows, uint32_t row_count, uint32_t row_addr,
-    struct err *err)
-{
+static int
+check_rows(const struct sim_row *rows, uint32_t row_count, uint32_t row_addr, struct err *err) {
     bool seen[TARGET_TILES] = {false};
     if (row_count > TARGET_TILES) {
         return err_set(err, ERR_INVALID, "%u rows, at most %u", row_count, TARGET_TILES);
     }
     if (row_addr % 8 != 0 || row_addr < TARGET_MEM_BASE || row_addr >= TARGET_REGION1) {
-        return err_set(err, ERR_INVALID, "row address %#x: not 8-aligned in %#x..%#x", row_addr,
+        return err_set(
+            err, ERR_INVALID, "row address %#x: not 8-aligned in %#x..%#x", row_addr,
             TARGET_MEM_BASE, TARGET_REGION1);
     }
     for (uint32_t i = 0; i < row_count; i++) {
         if (rows[i].tile.n >= TARGET_TILES) {
-            return err_set(err, ERR_INVALID, "row %u: tile %u, at most %u", i, rows[i].tile.n,
+            return err_set(
+                err, ERR_INVALID, "row %u: tile %u, at most %u", i, rows[i].tile.n,
                 TARGET_TILES - 1);
         }
         if (seen[rows[i].tile.n]) {
@@ -73,16 +72,16 @@ static int check_rows(const struct sim_row *rows, uint32_t row_count, uint32_t r
         }
         seen[rows[i].tile.n] = true;
         if (rows[i].word_count > (TARGET_REGION1 - row_addr) / 4) {
-            return err_set(err, ERR_INVALID, "row %u: %u words, at most %u at %#x", i,
-                rows[i].word_count, (TARGET_REGION1 - row_addr) / 4, row_addr);
+            return err_set(
+                err, ERR_INVALID, "row %u: %u words, at most %u at %#x", i, rows[i].word_count,
+                (TARGET_REGION1 - row_addr) / 4, row_addr);
         }
     }
     return 0;
 }
 
-static int trace_all(struct rows *r, const struct sim_row *rows, uint32_t row_addr,
-    struct err *err)
-{
+static int
+trace_all(struct rows *r, const struct sim_row *rows, uint32_t row_addr, struct err *err) {
     for (uint32_t i = 0; i < r->row_count; i++) {
         struct row_trace *t = &r->trace_store[i];
         t->tile = rows[i].tile.n;
@@ -99,8 +98,7 @@ static int trace_all(struct rows *r, const struct sim_row *rows, uint32_t row_ad
     return 0;
 }
 
-static int resolve_all(struct rows *r, struct err *err)
-{
+static int resolve_all(struct rows *r, struct err *err) {
     for (uint32_t i = 0; i < 2 * r->row_count; i++) {
         uint16_t tile = r->trace_store[i / 2].tile ^ (i % 2 == 0 ? 0 : 2);
         if (r->ports[tile] != NULL) {
@@ -119,8 +117,7 @@ static int resolve_all(struct rows *r, struct err *err)
     return 0;
 }
 
-static int compare_delivery(const void *a, const void *b)
-{
+static int compare_delivery(const void *a, const void *b) {
     const struct sim_delivery *x = a;
     const struct sim_delivery *y = b;
     if (x->arrival != y->arrival) {
@@ -132,31 +129,30 @@ static int compare_delivery(const void *a, const void *b)
     return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
-static struct sim_delivery *expand(const struct rows *r, uint16_t tile,
-    const struct fabric_store *s, struct sim_delivery *out)
-{
+static struct sim_delivery *expand(
+    const struct rows *r, uint16_t tile, const struct fabric_store *s, struct sim_delivery *out) {
     unsigned words = s->is_wide ? 2 : 1;
-    uint32_t source_addr =
-        r->traces[s->source]->sends.data[s->send].addr + s->offset * words * 4;
+    uint32_t source_addr = r->traces[s->source]->sends.data[s->send].addr + s->offset * words * 4;
     for (uint32_t k = 0; k < s->count * words; k++) {
-        *out++ = (struct sim_delivery){.tile = {tile}, .addr = s->addr + 4 * k,
-            .source = {s->source}, .source_addr = source_addr + 4 * k,
+        *out++ = (struct sim_delivery){
+            .tile = {tile},
+            .addr = s->addr + 4 * k,
+            .source = {s->source},
+            .source_addr = source_addr + 4 * k,
             .arrival = s->arrival + (int32_t)(k / words)};
     }
     return out;
 }
 
-static void add_fault(struct sim_rows_result *ret, uint16_t tile, const struct row_fault *f)
-{
+static void add_fault(struct sim_rows_result *ret, uint16_t tile, const struct row_fault *f) {
     struct sim_row_fault *out = &ret->faults[ret->fault_count++];
-    *out = (struct sim_row_fault){.tile = {tile}, .code = f->code, .event = f->event,
-        .addr = f->addr};
+    *out =
+        (struct sim_row_fault){.tile = {tile}, .code = f->code, .event = f->event, .addr = f->addr};
     _Static_assert(sizeof out->text >= sizeof f->text, "fault texts must fit");
     memcpy(out->text, f->text, sizeof f->text);
 }
 
-static int collect(const struct rows *r, struct sim_rows_result *ret, struct err *err)
-{
+static int collect(const struct rows *r, struct sim_rows_result *ret, struct err *err) {
     uint64_t words = 0;
     uint32_t faults = r->row_count;
     for (uint16_t t = 0; t < TARGET_TILES; t++) {
@@ -190,9 +186,9 @@ static int collect(const struct rows *r, struct sim_rows_result *ret, struct err
     return 0;
 }
 
-int sim_rows_run(const struct sim_row *rows, uint32_t row_count, uint32_t row_addr,
-    struct sim_rows_result *ret, struct err *err)
-{
+int sim_rows_run(
+    const struct sim_row *rows, uint32_t row_count, uint32_t row_addr, struct sim_rows_result *ret,
+    struct err *err) {
     int code = check_rows(rows, row_count, row_addr, err);
     if (code != 0) {
         return code;
@@ -217,8 +213,7 @@ int sim_rows_run(const struct sim_row *rows, uint32_t row_count, uint32_t row_ad
     return 0;
 }
 
-void sim_rows_result_done(struct sim_rows_result *r)
-{
+void sim_rows_result_done(struct sim_rows_result *r) {
     free(r->deliveries);
     free(r->faults);
     free(r->horizons);

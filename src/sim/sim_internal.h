@@ -22,8 +22,8 @@
 
 /* Why tile_run() came back. */
 enum tile_event {
-    TILE_LIMIT,    /* until_cycle reached */
-    TILE_SYNC,     /* supervisor issued `sync z`, z != 2 (zone in t->insn.v[0]); pc is past it; blocked
+    TILE_LIMIT, /* until_cycle reached */
+    TILE_SYNC,  /* supervisor issued `sync z`, z != 2 (zone in t->insn.v[0]); pc is past it; blocked
                       until tile_resume() */
     TILE_EXCHANGE, /* supervisor is at a send*, delay*, or sans (decoded in t->insn, data word of
                       sendpicp in t->insn_data), not executed: the chip executes it, then sets pc
@@ -37,11 +37,11 @@ struct tile; /* defined in tile.h by the tile half; the chip uses the calls belo
 /* ---- tile half, called by the chip ------------------------------------------------------- */
 struct tile *tile_new(uint16_t physical, const struct sim_options *options);
 void tile_free(struct tile *t);
-void tile_reset(struct tile *t);                       /* after RESET_DEVICE: poison, all stopped */
+void tile_reset(struct tile *t); /* after RESET_DEVICE: poison, all stopped */
 void tile_start_supervisor(struct tile *t, uint32_t pc, uint64_t cycle);
 enum tile_event tile_run(struct tile *t, uint64_t until_cycle);
-uint64_t tile_cycle(const struct tile *t);             /* cycle of the supervisor's next issue */
-void tile_resume(struct tile *t, uint64_t cycle);      /* after TILE_SYNC */
+uint64_t tile_cycle(const struct tile *t);        /* cycle of the supervisor's next issue */
+void tile_resume(struct tile *t, uint64_t cycle); /* after TILE_SYNC */
 /* After TILE_EXCHANGE, or after a trace of rows: supervisor continues at pc at that cycle. */
 void tile_advance(struct tile *t, uint32_t pc, uint64_t cycle);
 const struct insn *tile_insn(const struct tile *t, uint32_t *ret_data);
@@ -57,7 +57,7 @@ bool tile_workers_active(const struct tile *t);
 void tile_raise(struct tile *t, int context, int etype);
 int tile_context_state(const struct tile *t, int context); /* 0..3 as CTXT_STS */
 int tile_etype(const struct tile *t, int context);
-const char *fault_name(int etype);                         /* of an exception type */
+const char *fault_name(int etype); /* of an exception type */
 void tile_clear_exception(struct tile *t, int context, uint64_t cycle);
 /* Debug: executes one word on a context (TDI injection); false = undecodable. */
 bool tile_inject(struct tile *t, int context, uint32_t word);
@@ -69,8 +69,8 @@ void tile_set_break_on_sync(struct tile *t, bool enabled);
 void tile_count(const struct tile *t, uint64_t *groups, uint64_t *poison_reads);
 
 /* Memory (memory.c): 32-bit words, lazily mapped, with a written map. */
-bool tile_mem_mapped(uint32_t addr);                    /* inside tile memory */
-uint32_t tile_mem_load(struct tile *t, uint32_t addr);  /* poison counted */
+bool tile_mem_mapped(uint32_t addr);                                /* inside tile memory */
+uint32_t tile_mem_load(struct tile *t, uint32_t addr);              /* poison counted */
 void tile_mem_store(struct tile *t, uint32_t addr, uint32_t value); /* drops decoded code there */
 void tile_mem_store_run(struct tile *t, uint32_t addr, const uint32_t *words, uint32_t n);
 void tile_mem_load_run(struct tile *t, uint32_t addr, uint32_t *ret, uint32_t n);

@@ -10,20 +10,16 @@
 
 enum { MAX_ABSTAIN = (1 << 19) - 1 };
 
-enum barrier_class sync_class(unsigned zone)
-{
+enum barrier_class sync_class(unsigned zone) {
     static const uint8_t classes[16] = {
-        [3] = BARRIER_CHIP,
-        [4] = BARRIER_G1,      [12] = BARRIER_G1,
-        [5] = BARRIER_G1_HOST, [13] = BARRIER_G1_HOST,
-        [6] = BARRIER_G2,      [14] = BARRIER_G2,
-        [7] = BARRIER_G2_HOST, [15] = BARRIER_G2_HOST,
+        [3] = BARRIER_CHIP,    [4] = BARRIER_G1,       [12] = BARRIER_G1,
+        [5] = BARRIER_G1_HOST, [13] = BARRIER_G1_HOST, [6] = BARRIER_G2,
+        [14] = BARRIER_G2,     [7] = BARRIER_G2_HOST,  [15] = BARRIER_G2_HOST,
     };
     return (enum barrier_class)classes[zone & 15];
 }
 
-bool sync_arrive(struct chip_tile *t, unsigned zone)
-{
+bool sync_arrive(struct chip_tile *t, unsigned zone) {
     uint64_t cycle = tile_cycle(t->tile);
     enum barrier_class k = sync_class(zone);
     if (k == BARRIER_NONE && zone > 1) {
@@ -31,7 +27,8 @@ bool sync_arrive(struct chip_tile *t, unsigned zone)
         return true;
     }
     if (k > BARRIER_CHIP && !host_mux_is_external(tile_csr(t->tile, CSR_INCOMING_MUX))) {
-        chip_raise(t, CHIP_EXCONF, 0, "sync %u with the internal multiplexer setting %#x", zone,
+        chip_raise(
+            t, CHIP_EXCONF, 0, "sync %u with the internal multiplexer setting %#x", zone,
             tile_csr(t->tile, CSR_INCOMING_MUX));
         return true;
     }
@@ -47,11 +44,11 @@ bool sync_arrive(struct chip_tile *t, unsigned zone)
     return false;
 }
 
-void sync_abstain(struct chip_tile *t, uint32_t barriers)
-{
+void sync_abstain(struct chip_tile *t, uint32_t barriers) {
     if (t->abstain + barriers > MAX_ABSTAIN) {
-        chip_raise(t, CHIP_EXCONF, 0, "abstention from %u barriers, at most %d",
-            t->abstain + barriers, MAX_ABSTAIN);
+        chip_raise(
+            t, CHIP_EXCONF, 0, "abstention from %u barriers, at most %d", t->abstain + barriers,
+            MAX_ABSTAIN);
         return;
     }
     if (t->abstain == 0) {
@@ -61,15 +58,13 @@ void sync_abstain(struct chip_tile *t, uint32_t barriers)
     tile_set_csr(t->tile, CSR_ANS_DCOUNT, t->abstain);
 }
 
-bool sync_is_missing(const struct chip *c, uint16_t tile)
-{
+bool sync_is_missing(const struct chip *c, uint16_t tile) {
     return c->options.fault.kind == SIM_FAULT_MISS_BARRIER && c->options.fault.tile == tile &&
-        c->options.fault.at == c->barriers;
+           c->options.fault.at == c->barriers;
 }
 
 /* The class that every tile has arrived at; BARRIER_NONE when there is none. */
-static enum barrier_class find_due(const struct chip *c, uint64_t *ret_cycle)
-{
+static enum barrier_class find_due(const struct chip *c, uint64_t *ret_cycle) {
     uint32_t waiting[BARRIER_COUNT] = {0};
     uint32_t abstaining = 0;
     uint64_t latest = 0;
@@ -100,8 +95,7 @@ static enum barrier_class find_due(const struct chip *c, uint64_t *ret_cycle)
 
 /* One barrier less to abstain from. True when the tile stands at `sync 1` and goes on with the
  * others; a later one is resumed here. */
-static bool use_abstention(struct chip *c, uint16_t tile, uint64_t release)
-{
+static bool use_abstention(struct chip *c, uint16_t tile, uint64_t release) {
     struct chip_tile *t = &c->tiles[tile];
     t->abstain--;
     t->abstain_cycle = release;
@@ -124,8 +118,7 @@ static bool use_abstention(struct chip *c, uint16_t tile, uint64_t release)
     return false;
 }
 
-static void release(struct chip *c, enum barrier_class k, uint64_t latest)
-{
+static void release(struct chip *c, enum barrier_class k, uint64_t latest) {
     uint16_t tiles[TARGET_TILES];
     uint32_t n = 0;
     uint64_t cycle = latest + (k == BARRIER_CHIP ? clock_sync_release(c) : CHIP_HOST_RELEASE);
@@ -149,13 +142,11 @@ static void release(struct chip *c, enum barrier_class k, uint64_t latest)
     }
 }
 
-static unsigned host_group(enum barrier_class k)
-{
+static unsigned host_group(enum barrier_class k) {
     return k == BARRIER_G1_HOST ? 0 : 1;
 }
 
-bool sync_settle(struct chip *c)
-{
+bool sync_settle(struct chip *c) {
     uint64_t latest = 0;
     if (c->held_class != BARRIER_NONE) {
         return false;
@@ -172,8 +163,7 @@ bool sync_settle(struct chip *c)
     return true;
 }
 
-void sync_release_held(struct chip *c)
-{
+void sync_release_held(struct chip *c) {
     uint64_t latest = 0;
     enum barrier_class k = find_due(c, &latest);
     /* A tile may have been stopped by the debug interface meanwhile: then it is not due. */

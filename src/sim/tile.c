@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-struct tile *tile_new(uint16_t physical, const struct sim_options *options)
-{
+struct tile *tile_new(uint16_t physical, const struct sim_options *options) {
     struct tile *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
 
     if (t == NULL) {
@@ -33,8 +32,7 @@ struct tile *tile_new(uint16_t physical, const struct sim_options *options)
     return t;
 }
 
-void tile_free(struct tile *t)
-{
+void tile_free(struct tile *t) {
     if (t != NULL) {
         mem_done(t);
         code_free(t);
@@ -43,8 +41,7 @@ void tile_free(struct tile *t)
     }
 }
 
-void tile_reset(struct tile *t)
-{
+void tile_reset(struct tile *t) {
     mem_done(t);
     code_free(t);
     free(t->coefs);
@@ -75,8 +72,7 @@ void tile_reset(struct tile *t)
 /* ---- one issue group ------------------------------------------------------------------------- */
 
 /* Registers of the mask (bits of 0..7) from where the main half of a crossed bundle laid them. */
-static inline void take_crossed(struct context *c, uint32_t mask)
-{
+static inline void take_crossed(struct context *c, uint32_t mask) {
     while (mask != 0) {
         uint32_t n = (uint32_t)__builtin_ctz(mask);
         uint32_t width = (n & 1) == 0 && (mask >> n & 2) != 0 ? 2 : 1;
@@ -90,8 +86,7 @@ static inline void take_crossed(struct context *c, uint32_t mask)
     }
 }
 
-static inline int exec_bundle(struct tile *t, struct context *c, const struct dec *d)
-{
+static inline int exec_bundle(struct tile *t, struct context *c, const struct dec *d) {
     int r = d[0].fn(t, c, &d[0]);
 
     if (r != EXEC_OK) {
@@ -105,9 +100,8 @@ static inline int exec_bundle(struct tile *t, struct context *c, const struct de
 }
 
 /* As exec_bundle(), where the aux half may fault after the main half has written. */
-static __attribute__((noinline)) int exec_guarded(struct tile *t, struct context *c,
-    const struct dec *d)
-{
+static __attribute__((noinline)) int
+exec_guarded(struct tile *t, struct context *c, const struct dec *d) {
     struct context saved = *c;
     int r = exec_bundle(t, c, d);
 
@@ -118,8 +112,7 @@ static __attribute__((noinline)) int exec_guarded(struct tile *t, struct context
     return r;
 }
 
-static inline int exec_group(struct tile *t, struct context *c, const struct dec *d)
-{
+static inline int exec_group(struct tile *t, struct context *c, const struct dec *d) {
     if (d->kind > DEC_SOLO) {
         if (c->in_rpt && (d->flags & DEC_NO_RPT) != 0) {
             return ETYPE_INVALID_INSTR;
@@ -141,9 +134,8 @@ static inline int exec_group(struct tile *t, struct context *c, const struct dec
 }
 
 /* step_group() for the barrel's loop. */
-static inline __attribute__((always_inline)) int step(struct tile *t, struct context *c,
-    uint8_t *ret_latency)
-{
+static inline __attribute__((always_inline)) int
+step(struct tile *t, struct context *c, uint8_t *ret_latency) {
     /* Word in region 0; a pc that is not a multiple of 4 becomes a large number. */
     uint32_t offset = c->pc - TARGET_MEM_BASE, word = offset >> 2 | offset << 30;
     const struct dec *block, *d;
@@ -177,8 +169,7 @@ static inline __attribute__((always_inline)) int step(struct tile *t, struct con
     return r;
 }
 
-int step_group(struct tile *t, struct context *c, uint8_t *ret_latency)
-{
+int step_group(struct tile *t, struct context *c, uint8_t *ret_latency) {
     return step(t, c, ret_latency);
 }
 
@@ -187,8 +178,7 @@ _Static_assert(TARGET_MEM_BASE / 4 % CODE_WORDS == 0, "blocks of code start at m
 /* ---- slots ----------------------------------------------------------------------------------- */
 
 /* First cycle at or after `from` whose slot the supervisor owns. */
-static uint64_t sup_slot_from(const struct tile *t, uint64_t from)
-{
+static uint64_t sup_slot_from(const struct tile *t, uint64_t from) {
     uint32_t phase = (uint32_t)(from % TILE_SLOTS);
     uint32_t turned = (uint32_t)(t->sup_slots | t->sup_slots << TILE_SLOTS) >> phase;
 
@@ -196,30 +186,27 @@ static uint64_t sup_slot_from(const struct tile *t, uint64_t from)
 }
 
 /* Puts a worker into the barrel: the earliest free slot from that cycle on. */
-static void slot_take(struct tile *t, struct context *c, uint64_t from)
-{
+static void slot_take(struct tile *t, struct context *c, uint64_t from) {
     uint64_t cycle = sup_slot_from(t, from);
 
     c->slot = (uint8_t)(cycle % TILE_SLOTS);
     c->next = cycle;
     c->is_leaving = false;
     t->slot_ctx[c->slot] = c->index;
-    t->sup_slots &= (uint8_t)~(1u << c->slot);
+    t->sup_slots &= (uint8_t) ~(1u << c->slot);
     t->running |= (uint8_t)(1u << c->index);
 }
 
-static void slot_release(struct tile *t, struct context *c, uint64_t cycle)
-{
+static void slot_release(struct tile *t, struct context *c, uint64_t cycle) {
     c->is_leaving = false;
     c->next = TILE_NEVER;
     t->slot_ctx[c->slot] = 0;
     t->sup_slots |= (uint8_t)(1u << c->slot);
-    t->running &= (uint8_t)~(1u << c->index);
+    t->running &= (uint8_t) ~(1u << c->index);
     t->free_at = cycle;
 }
 
-static void poison_registers(struct context *c)
-{
+static void poison_registers(struct context *c) {
     for (int i = 0; i < 12; i++) {
         c->m[i] = TILE_POISON;
     }
@@ -232,8 +219,7 @@ static void poison_registers(struct context *c)
     c->tas = TILE_POISON;
 }
 
-void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint64_t from)
-{
+void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint64_t from) {
     struct context *c = &t->ctx[w];
 
     if (t->poison_launch) {
@@ -250,8 +236,7 @@ void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint
     worker_activate(t, c, from);
 }
 
-void worker_activate(struct tile *t, struct context *c, uint64_t from)
-{
+void worker_activate(struct tile *t, struct context *c, uint64_t from) {
     c->state = 1;
     c->etype = 0;
     c->erpt = false;
@@ -259,8 +244,7 @@ void worker_activate(struct tile *t, struct context *c, uint64_t from)
     slot_take(t, c, from);
 }
 
-void worker_retire(struct tile *t, struct context *c)
-{
+void worker_retire(struct tile *t, struct context *c) {
     c->state = 0;
     if ((t->running >> c->index & 1) != 0) {
         slot_release(t, c, t->now);
@@ -268,8 +252,7 @@ void worker_retire(struct tile *t, struct context *c)
 }
 
 /* A worker has exited at `cycle`: its slot comes back later. */
-static void worker_exit(struct tile *t, struct context *c, uint64_t cycle)
-{
+static void worker_exit(struct tile *t, struct context *c, uint64_t cycle) {
     c->state = 0;
     c->is_leaving = true;
     c->next = cycle + TIME_EXIT;
@@ -280,8 +263,7 @@ static void worker_exit(struct tile *t, struct context *c, uint64_t cycle)
 
 /* Turns the barrel for the workers alone, up to (not including) `limit`. True: one has raised an
  * exception. Comes back early when a slot is released, since that may wake the supervisor. */
-static bool workers_run(struct tile *t, uint64_t first, uint64_t limit)
-{
+static bool workers_run(struct tile *t, uint64_t first, uint64_t limit) {
     struct context *list[TILE_SLOTS];
     bool is_traced = t->trace != NULL;
     int n = 0;
@@ -331,8 +313,7 @@ static bool workers_run(struct tile *t, uint64_t first, uint64_t limit)
     return false;
 }
 
-static uint64_t workers_next(const struct tile *t)
-{
+static uint64_t workers_next(const struct tile *t) {
     uint64_t next = TILE_NEVER;
 
     for (uint32_t m = t->running; m != 0; m &= m - 1) {
@@ -343,13 +324,11 @@ static uint64_t workers_next(const struct tile *t)
 }
 
 /* Does any worker still hold a slot (running, leaving or excepted)? */
-static bool slots_are_held(const struct tile *t)
-{
+static bool slots_are_held(const struct tile *t) {
     return t->sup_slots != (1u << TILE_SLOTS) - 1;
 }
 
-static uint64_t sup_next(const struct tile *t)
-{
+static uint64_t sup_next(const struct tile *t) {
     if (t->ctx[0].state != 1 || t->wait == SUP_BARRIER || t->wait == SUP_CHIP) {
         return TILE_NEVER;
     }
@@ -361,8 +340,7 @@ static uint64_t sup_next(const struct tile *t)
 }
 
 /* The next instruction waits for the registers that it reads. */
-static void sup_plan(struct tile *t, uint64_t earliest)
-{
+static void sup_plan(struct tile *t, uint64_t earliest) {
     const struct dec *d;
 
     t->sup_ready = earliest;
@@ -378,8 +356,7 @@ static void sup_plan(struct tile *t, uint64_t earliest)
     }
 }
 
-static void take_insn(struct tile *t, uint32_t pc)
-{
+static void take_insn(struct tile *t, uint32_t pc) {
     uint32_t word = mem_load32(t, pc);
 
     if (isa_decode(word, ISA_SUPERVISOR, &t->insn) && isa_words((enum isa_op)t->insn.op) == 2 &&
@@ -389,8 +366,7 @@ static void take_insn(struct tile *t, uint32_t pc)
 }
 
 /* Break on sync: true at a sync that has not been stopped at yet. */
-static bool stops_at_sync(struct tile *t, const struct context *c)
-{
+static bool stops_at_sync(struct tile *t, const struct context *c) {
     if (!pc_is_valid(c->pc) || decode_at(t, c)->op != ISA_OP_sync_zi) {
         return false;
     }
@@ -399,8 +375,7 @@ static bool stops_at_sync(struct tile *t, const struct context *c)
 }
 
 /* One supervisor instruction at `cycle`. -1: go on, else why to leave. */
-static int sup_issue(struct tile *t, uint64_t cycle)
-{
+static int sup_issue(struct tile *t, uint64_t cycle) {
     struct context *c = &t->ctx[0];
     uint32_t pc = c->pc;
     uint16_t writes;
@@ -451,14 +426,11 @@ static int sup_issue(struct tile *t, uint64_t cycle)
         t->sup_ready = cycle;
         t->wait = SUP_CHIP;
         return TILE_EXCHANGE;
-    default:
-        fault_set(t, c, r);
-        return TILE_FAULT;
+    default: fault_set(t, c, r); return TILE_FAULT;
     }
 }
 
-static enum tile_event blocked_event(const struct tile *t)
-{
+static enum tile_event blocked_event(const struct tile *t) {
     if (t->ctx[0].state == 1 && t->wait == SUP_BARRIER) {
         return TILE_SYNC;
     }
@@ -468,8 +440,7 @@ static enum tile_event blocked_event(const struct tile *t)
     return TILE_IDLE;
 }
 
-enum tile_event tile_run(struct tile *t, uint64_t until_cycle)
-{
+enum tile_event tile_run(struct tile *t, uint64_t until_cycle) {
     if (t->is_starved) {
         fault_set(t, &t->ctx[0], ETYPE_MEMERR);
         t->is_starved = false;
@@ -501,8 +472,7 @@ enum tile_event tile_run(struct tile *t, uint64_t until_cycle)
 
 /* ---- the chip's calls ------------------------------------------------------------------------ */
 
-void tile_start_supervisor(struct tile *t, uint32_t pc, uint64_t cycle)
-{
+void tile_start_supervisor(struct tile *t, uint32_t pc, uint64_t cycle) {
     struct context *c = &t->ctx[0];
 
     c->pc = pc;
@@ -512,8 +482,7 @@ void tile_start_supervisor(struct tile *t, uint32_t pc, uint64_t cycle)
     sup_plan(t, cycle);
 }
 
-uint64_t tile_cycle(const struct tile *t)
-{
+uint64_t tile_cycle(const struct tile *t) {
     uint64_t next = sup_next(t);
 
     if (next != TILE_NEVER) {
@@ -526,61 +495,52 @@ uint64_t tile_cycle(const struct tile *t)
     return t->sup_ready;
 }
 
-void tile_resume(struct tile *t, uint64_t cycle)
-{
+void tile_resume(struct tile *t, uint64_t cycle) {
     t->wait = SUP_RUNS;
     sup_plan(t, cycle);
 }
 
-void tile_advance(struct tile *t, uint32_t pc, uint64_t cycle)
-{
+void tile_advance(struct tile *t, uint32_t pc, uint64_t cycle) {
     t->ctx[0].pc = pc;
     t->wait = SUP_RUNS;
     sup_plan(t, cycle);
 }
 
-const struct insn *tile_insn(const struct tile *t, uint32_t *ret_data)
-{
+const struct insn *tile_insn(const struct tile *t, uint32_t *ret_data) {
     if (ret_data != NULL) {
         *ret_data = t->insn_data;
     }
     return &t->insn;
 }
 
-uint32_t tile_pc(const struct tile *t, int context)
-{
+uint32_t tile_pc(const struct tile *t, int context) {
     return t->ctx[context].pc;
 }
 
-uint32_t tile_csr(const struct tile *t, int number)
-{
+uint32_t tile_csr(const struct tile *t, int number) {
     uint32_t value = 0;
 
     /* csr_get() changes nothing; it takes the tile writable for exec functions. */
-    (void)csr_get((struct tile *)(uintptr_t)t, (struct context *)(uintptr_t)&t->ctx[0], number,
-        &value);
+    (void)csr_get(
+        (struct tile *)(uintptr_t)t, (struct context *)(uintptr_t)&t->ctx[0], number, &value);
     return value;
 }
 
-void tile_set_csr(struct tile *t, int number, uint32_t value)
-{
+void tile_set_csr(struct tile *t, int number, uint32_t value) {
     (void)csr_poke(t, &t->ctx[0], number, value);
 }
 
-uint32_t tile_m(const struct tile *t, int context, int number)
-{
+uint32_t tile_m(const struct tile *t, int context, int number) {
     return t->ctx[context].m[number & 15];
 }
 
-void tile_set_m(struct tile *t, int context, int number, uint32_t value)
-{
+void tile_set_m(struct tile *t, int context, int number, uint32_t value) {
     if (number >= 0 && number < 12) {
         t->ctx[context].m[number] = value;
     }
 }
 
-bool tile_workers_active(const struct tile *t)
-{
+bool tile_workers_active(const struct tile *t) {
     for (int i = 1; i < TILE_CONTEXTS; i++) {
         if (t->ctx[i].state == 1) {
             return true;
@@ -589,8 +549,7 @@ bool tile_workers_active(const struct tile *t)
     return false;
 }
 
-int tile_context_state(const struct tile *t, int context)
-{
+int tile_context_state(const struct tile *t, int context) {
     const struct context *c = &t->ctx[context];
 
     if (context == 0 && c->state == 1 && (t->wait == SUP_LOCAL || t->wait == SUP_BARRIER)) {
@@ -599,8 +558,7 @@ int tile_context_state(const struct tile *t, int context)
     return c->state;
 }
 
-void tile_clear_exception(struct tile *t, int context, uint64_t cycle)
-{
+void tile_clear_exception(struct tile *t, int context, uint64_t cycle) {
     struct context *c = &t->ctx[context];
 
     if (c->state < 2) {
@@ -617,8 +575,7 @@ void tile_clear_exception(struct tile *t, int context, uint64_t cycle)
     t->running |= (uint8_t)(1u << c->index);
 }
 
-bool tile_inject(struct tile *t, int context, uint32_t word)
-{
+bool tile_inject(struct tile *t, int context, uint32_t word) {
     struct context *c = &t->ctx[context];
     struct context before;
     struct dec d;
@@ -647,19 +604,16 @@ bool tile_inject(struct tile *t, int context, uint32_t word)
     return true;
 }
 
-void tile_set_break(struct tile *t, int context, bool enabled)
-{
+void tile_set_break(struct tile *t, int context, bool enabled) {
     t->ctx[context].has_break = enabled;
 }
 
-void tile_set_break_on_sync(struct tile *t, bool enabled)
-{
+void tile_set_break_on_sync(struct tile *t, bool enabled) {
     t->breaks_on_sync = enabled;
     t->is_past_break = enabled && t->is_past_break;
 }
 
-void tile_count(const struct tile *t, uint64_t *groups, uint64_t *poison_reads)
-{
+void tile_count(const struct tile *t, uint64_t *groups, uint64_t *poison_reads) {
     *groups = t->groups;
     *poison_reads = t->poison_reads;
 }

@@ -51,9 +51,22 @@ enum {
 };
 
 enum etype {
-    ETYPE_NONE, ETYPE_RBRK, ETYPE_PBRK0, ETYPE_PBRK1, ETYPE_BOS, ETYPE_FP, ETYPE_CONFLICT,
-    ETYPE_EXCONF, ETYPE_INVALID_ADDR, ETYPE_INVALID_OP, ETYPE_INVALID_PC, ETYPE_DBRK,
-    ETYPE_INVALID_INSTR, ETYPE_EXERR, ETYPE_MEMERR, ETYPE_IBRK,
+    ETYPE_NONE,
+    ETYPE_RBRK,
+    ETYPE_PBRK0,
+    ETYPE_PBRK1,
+    ETYPE_BOS,
+    ETYPE_FP,
+    ETYPE_CONFLICT,
+    ETYPE_EXCONF,
+    ETYPE_INVALID_ADDR,
+    ETYPE_INVALID_OP,
+    ETYPE_INVALID_PC,
+    ETYPE_DBRK,
+    ETYPE_INVALID_INSTR,
+    ETYPE_EXERR,
+    ETYPE_MEMERR,
+    ETYPE_IBRK,
 };
 
 /* What an exec function answers besides an exception type (1..15). */
@@ -66,8 +79,8 @@ enum {
 };
 
 enum dec_kind {
-    DEC_NONE,    /* not decoded yet */
-    DEC_BAD,     /* no legal group starts here */
+    DEC_NONE, /* not decoded yet */
+    DEC_BAD,  /* no legal group starts here */
     DEC_SOLO,
     DEC_BUNDLE,  /* second half in the next element */
     DEC_CROSSED, /* bundle whose main half writes an $a that the aux half reads */
@@ -103,7 +116,7 @@ struct page {
     uint32_t *words;   /* never NULL: shared poison or zero page until first written */
     uint64_t *written; /* bit per word; NULL = all written */
     uint16_t unwritten;
-    bool is_own;       /* words belongs to this tile and may be stored to */
+    bool is_own; /* words belongs to this tile and may be stored to */
 };
 
 struct context {
@@ -112,24 +125,24 @@ struct context {
     uint32_t m[SINK + 4];
     uint32_t a[CROSSED + 8];
     uint32_t pc;
-    uint32_t next_pc;   /* of the group in flight */
+    uint32_t next_pc; /* of the group in flight */
     uint32_t rpt_count, rpt_first, rpt_end;
     uint32_t fp_ctl, fp_sts, fp_nfmt, fp_scl, tas;
     uint64_t prng[2];
     uint32_t dbg_brk_id;
-    uint32_t ahead;     /* fetch look-ahead in bytes */
+    uint32_t ahead; /* fetch look-ahead in bytes */
     bool in_rpt;
-    bool is_taken;      /* the group in flight branches */
-    uint8_t extra;      /* worker cycles added by the branch target */
-    uint8_t index;      /* 0 supervisor, 1..6 */
-    uint8_t state;      /* as CTXT_STS: 0 inactive, 1 active, 2 debug, 3 other exception */
+    bool is_taken; /* the group in flight branches */
+    uint8_t extra; /* worker cycles added by the branch target */
+    uint8_t index; /* 0 supervisor, 1..6 */
+    uint8_t state; /* as CTXT_STS: 0 inactive, 1 active, 2 debug, 3 other exception */
     uint8_t etype;
     bool erpt;          /* exception inside a repeat */
     bool has_break;     /* retirement break wanted */
     int8_t exit_status; /* boolean of the last exit, -1 none */
     bool is_leaving;    /* exited, slot not yet released */
     uint8_t slot;
-    uint64_t next;      /* cycle of the next issue; TILE_NEVER when none */
+    uint64_t next; /* cycle of the next issue; TILE_NEVER when none */
 };
 
 enum sup_wait { SUP_RUNS, SUP_LOCAL, SUP_BARRIER, SUP_CHIP };
@@ -137,8 +150,8 @@ enum sup_wait { SUP_RUNS, SUP_LOCAL, SUP_BARRIER, SUP_CHIP };
 /* Coefficients as numbers, rebuilt when stale: in the widest case 8 lanes of 4 phases. */
 enum coef_form { COEF_NONE, COEF_F16, COEF_F8_152, COEF_F8_143, COEF_F32 };
 struct coefs {
-    uint8_t form;        /* enum coef_form of `lane` */
-    uint64_t stale;      /* bit per CWEI entry */
+    uint8_t form;          /* enum coef_form of `lane` */
+    uint64_t stale;        /* bit per CWEI entry */
     double lane[4][8][16]; /* [p][lane][unit]; f32: [p][half] */
 };
 
@@ -159,16 +172,16 @@ struct tile {
     uint8_t running;              /* mask of contexts 1..6 holding a slot and not excepted */
     uint8_t level;                /* enum exec_level */
     enum sup_wait wait;
-    bool is_starved;              /* host memory ran out: the next run raises MEMERR */
+    bool is_starved; /* host memory ran out: the next run raises MEMERR */
     bool breaks_on_sync;
-    bool is_past_break;           /* the sync at pc has been stopped at and is to be executed */
+    bool is_past_break; /* the sync at pc has been stopped at and is to be executed */
     uint16_t physical;
     bool poison_launch;
-    uint32_t csr[256];            /* supervisor registers without a place of their own */
-    bool consensus, raerr;        /* SSR.LC, SSR.RAERR */
-    struct insn insn;             /* of TILE_SYNC and TILE_EXCHANGE */
+    uint32_t csr[256];     /* supervisor registers without a place of their own */
+    bool consensus, raerr; /* SSR.LC, SSR.RAERR */
+    struct insn insn;      /* of TILE_SYNC and TILE_EXCHANGE */
     uint32_t insn_data;
-    FILE *trace;                  /* borrowed, NULL = off */
+    FILE *trace; /* borrowed, NULL = off */
 };
 
 extern exec_fn *const exec_table[ISA_OP_COUNT]; /* the careful function of every instruction */
@@ -188,9 +201,9 @@ void code_free(struct tile *t);
 /* memory.c */
 void mem_init(struct tile *t);
 void mem_done(struct tile *t);
-void mem_zero(struct tile *t);                  /* all of it, as written zeros */
-bool mem_own(struct tile *t, uint32_t addr);    /* makes the page storable; false: no memory */
-void mem_mark(struct page *p, uint32_t index);  /* word becomes written */
+void mem_zero(struct tile *t);                 /* all of it, as written zeros */
+bool mem_own(struct tile *t, uint32_t addr);   /* makes the page storable; false: no memory */
+void mem_mark(struct page *p, uint32_t index); /* word becomes written */
 
 /* fault.c */
 void fault_set(struct tile *t, struct context *c, int etype);
@@ -220,8 +233,7 @@ void trace_fault(struct tile *t, const struct context *c);
 
 /* ---- memory, inline because every second instruction goes through it ------------------------- */
 
-static inline uint32_t mem_load32(struct tile *t, uint32_t addr)
-{
+static inline uint32_t mem_load32(struct tile *t, uint32_t addr) {
     const struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
     uint32_t i = (addr >> 2) % PAGE_WORDS;
 
@@ -232,8 +244,7 @@ static inline uint32_t mem_load32(struct tile *t, uint32_t addr)
 }
 
 /* Two words at an address that is a multiple of 8. */
-static inline void mem_load64(struct tile *t, uint32_t addr, uint32_t *ret)
-{
+static inline void mem_load64(struct tile *t, uint32_t addr, uint32_t *ret) {
     const struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
     uint32_t i = (addr >> 2) % PAGE_WORDS;
 
@@ -247,17 +258,14 @@ static inline void mem_load64(struct tile *t, uint32_t addr, uint32_t *ret)
 }
 
 /* May a store there hit decoded code? The first word of a block ends a bundle of the one before. */
-static inline bool code_is_near(const struct tile *t, uint32_t addr)
-{
+static inline bool code_is_near(const struct tile *t, uint32_t addr) {
     uint32_t block = (addr - TARGET_MEM_BASE) / (4 * CODE_WORDS);
 
-    return t->code[0][block] != NULL || t->code[1][block] != NULL ||
-           (addr >> 2) % CODE_WORDS == 0;
+    return t->code[0][block] != NULL || t->code[1][block] != NULL || (addr >> 2) % CODE_WORDS == 0;
 }
 
 /* False when memory for the page cannot be had. */
-static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value)
-{
+static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value) {
     struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
     uint32_t i = (addr >> 2) % PAGE_WORDS;
 
@@ -275,8 +283,7 @@ static inline bool mem_store32(struct tile *t, uint32_t addr, uint32_t value)
 }
 
 /* Two words at an address that is a multiple of 8. */
-static inline bool mem_store64(struct tile *t, uint32_t addr, const uint32_t *words)
-{
+static inline bool mem_store64(struct tile *t, uint32_t addr, const uint32_t *words) {
     struct page *p = &t->pages[(addr - TARGET_MEM_BASE) / PAGE_BYTES];
 
     if (!p->is_own || p->written != NULL || addr < TARGET_REGION1) {
@@ -287,8 +294,7 @@ static inline bool mem_store64(struct tile *t, uint32_t addr, const uint32_t *wo
 }
 
 /* Does an access in region 0 meet the element being fetched from (tile fact sheet 1.7)? */
-static inline bool mem_meets_fetch(const struct context *c, uint32_t addr)
-{
+static inline bool mem_meets_fetch(const struct context *c, uint32_t addr) {
     uint32_t first = c->in_rpt ? c->rpt_first : c->pc + 4;
     uint32_t last = c->in_rpt ? c->rpt_end : c->pc + c->ahead;
     uint32_t element = (addr - TARGET_MEM_BASE) / TARGET_ELEMENT_BYTES;
@@ -298,8 +304,7 @@ static inline bool mem_meets_fetch(const struct context *c, uint32_t addr)
 }
 
 /* 0 or the exception of an access of `size` bytes (a power of two) at addr. */
-static inline int mem_check(const struct context *c, uint32_t addr, uint32_t size)
-{
+static inline int mem_check(const struct context *c, uint32_t addr, uint32_t size) {
     if (addr - TARGET_MEM_BASE >= TARGET_MEM_SIZE || (addr & (size - 1)) != 0) {
         return ETYPE_INVALID_ADDR;
     }
@@ -309,18 +314,15 @@ static inline int mem_check(const struct context *c, uint32_t addr, uint32_t siz
     return EXEC_OK;
 }
 
-static inline bool pc_is_valid(uint32_t pc)
-{
+static inline bool pc_is_valid(uint32_t pc) {
     return pc - TARGET_MEM_BASE < TARGET_REGION1 - TARGET_MEM_BASE && (pc & 3) == 0;
 }
 
-static inline uint32_t acc_get(const struct context *c, int i)
-{
+static inline uint32_t acc_get(const struct context *c, int i) {
     return (i & 1) != 0 ? c->odd[i >> 1] : c->even[i >> 1];
 }
 
-static inline void acc_set(struct context *c, int i, uint32_t value)
-{
+static inline void acc_set(struct context *c, int i, uint32_t value) {
     if ((i & 1) != 0) {
         c->odd[i >> 1] = value;
     } else {

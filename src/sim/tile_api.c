@@ -9,8 +9,7 @@ struct sim_tile {
     struct tile *t;
 };
 
-struct sim_tile *sim_tile_new(const struct sim_options *options)
-{
+struct sim_tile *sim_tile_new(const struct sim_options *options) {
     struct sim_tile *s = malloc(sizeof *s);
 
     if (s == NULL) {
@@ -24,41 +23,38 @@ struct sim_tile *sim_tile_new(const struct sim_options *options)
     return s;
 }
 
-void sim_tile_free(struct sim_tile *s)
-{
+void sim_tile_free(struct sim_tile *s) {
     if (s != NULL) {
         tile_free(s->t);
         free(s);
     }
 }
 
-void sim_tile_zero(struct sim_tile *s)
-{
+void sim_tile_zero(struct sim_tile *s) {
     mem_zero(s->t);
 }
 
-static int check_range(uint32_t addr, uint32_t n, struct err *err)
-{
+static int check_range(uint32_t addr, uint32_t n, struct err *err) {
     if ((addr & 3) != 0 || (n & 3) != 0) {
-        return err_set(err, ERR_INVALID, "tile memory 0x%x, %u bytes: not a multiple of 4", addr,
-            n);
+        return err_set(
+            err, ERR_INVALID, "tile memory 0x%x, %u bytes: not a multiple of 4", addr, n);
     }
     if (addr < TARGET_MEM_BASE || addr > TARGET_MEM_END || n > TARGET_MEM_END - addr) {
-        return err_set(err, ERR_INVALID, "tile memory 0x%x, %u bytes: outside 0x%x..0x%x", addr, n,
+        return err_set(
+            err, ERR_INVALID, "tile memory 0x%x, %u bytes: outside 0x%x..0x%x", addr, n,
             TARGET_MEM_BASE, TARGET_MEM_END);
     }
     return 0;
 }
 
-int sim_tile_write(struct sim_tile *s, uint32_t addr, const void *bytes, uint32_t n,
-    struct err *err)
-{
+int sim_tile_write(
+    struct sim_tile *s, uint32_t addr, const void *bytes, uint32_t n, struct err *err) {
     const uint8_t *b = bytes;
     int r = check_range(addr, n, err);
 
     for (uint32_t i = 0; r == 0 && i < n; i += 4) {
-        uint32_t word = b[i] | (uint32_t)b[i + 1] << 8 | (uint32_t)b[i + 2] << 16 |
-                        (uint32_t)b[i + 3] << 24;
+        uint32_t word =
+            b[i] | (uint32_t)b[i + 1] << 8 | (uint32_t)b[i + 2] << 16 | (uint32_t)b[i + 3] << 24;
         if (!mem_store32(s->t, addr + i, word)) {
             return err_set(err, ERR_NOMEM, "out of memory for tile memory");
         }
@@ -66,8 +62,7 @@ int sim_tile_write(struct sim_tile *s, uint32_t addr, const void *bytes, uint32_
     return r;
 }
 
-int sim_tile_read(struct sim_tile *s, uint32_t addr, void *ret, uint32_t n, struct err *err)
-{
+int sim_tile_read(struct sim_tile *s, uint32_t addr, void *ret, uint32_t n, struct err *err) {
     uint8_t *b = ret;
     int r = check_range(addr, n, err);
 
@@ -81,8 +76,7 @@ int sim_tile_read(struct sim_tile *s, uint32_t addr, void *ret, uint32_t n, stru
 
 /* ---- registers ------------------------------------------------------------------------------- */
 
-static int file_size(char file)
-{
+static int file_size(char file) {
     switch (file) {
     case 'm':
     case 'a': return 16;
@@ -94,11 +88,10 @@ static int file_size(char file)
     }
 }
 
-static int check_register(int context, char file, int number, struct err *err)
-{
+static int check_register(int context, char file, int number, struct err *err) {
     if (context < 0 || context >= TILE_CONTEXTS) {
-        return err_set(err, ERR_INVALID, "context %d: there are 0 to %d", context,
-            TILE_CONTEXTS - 1);
+        return err_set(
+            err, ERR_INVALID, "context %d: there are 0 to %d", context, TILE_CONTEXTS - 1);
     }
     if (number < 0 || number >= file_size(file)) {
         return err_set(err, ERR_INVALID, "register file '%c' has no number %d", file, number);
@@ -106,9 +99,8 @@ static int check_register(int context, char file, int number, struct err *err)
     return 0;
 }
 
-int sim_tile_set(struct sim_tile *s, int context, char file, int number, uint64_t value,
-    struct err *err)
-{
+int sim_tile_set(
+    struct sim_tile *s, int context, char file, int number, uint64_t value, struct err *err) {
     struct context *c;
     int r = check_register(context, file, number, err);
 
@@ -140,13 +132,12 @@ int sim_tile_set(struct sim_tile *s, int context, char file, int number, uint64_
     if (value == 0) {
         return 0;
     }
-    return err_set(err, ERR_INVALID, "register '%c' %d of context %d cannot be set", file, number,
-        context);
+    return err_set(
+        err, ERR_INVALID, "register '%c' %d of context %d cannot be set", file, number, context);
 }
 
-int sim_tile_get(struct sim_tile *s, int context, char file, int number, uint64_t *ret,
-    struct err *err)
-{
+int sim_tile_get(
+    struct sim_tile *s, int context, char file, int number, uint64_t *ret, struct err *err) {
     const struct context *c;
     uint32_t value;
     int r = check_register(context, file, number, err);
@@ -172,8 +163,7 @@ int sim_tile_get(struct sim_tile *s, int context, char file, int number, uint64_
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-void sim_tile_start(struct sim_tile *s, int context)
-{
+void sim_tile_start(struct sim_tile *s, int context) {
     struct tile *t = s->t;
     struct context *c;
 
@@ -188,8 +178,8 @@ void sim_tile_start(struct sim_tile *s, int context)
     }
 }
 
-static void describe(const struct tile *t, int context, enum sim_stop why, struct sim_stopped *ret)
-{
+static void
+describe(const struct tile *t, int context, enum sim_stop why, struct sim_stopped *ret) {
     ret->why = why;
     ret->context = context;
     ret->etype = t->ctx[context].etype;
@@ -197,8 +187,7 @@ static void describe(const struct tile *t, int context, enum sim_stop why, struc
 }
 
 /* By hand there is no barrel: the context's instructions follow each other one turn apart. */
-void sim_tile_step(struct sim_tile *s, int context, uint64_t groups, struct sim_stopped *ret)
-{
+void sim_tile_step(struct sim_tile *s, int context, uint64_t groups, struct sim_stopped *ret) {
     struct tile *t = s->t;
     struct context *c;
     uint64_t from = t->now, before = t->groups;
@@ -233,8 +222,7 @@ void sim_tile_step(struct sim_tile *s, int context, uint64_t groups, struct sim_
     ret->groups = t->groups - before;
 }
 
-static int faulted_context(const struct tile *t)
-{
+static int faulted_context(const struct tile *t) {
     for (int i = 0; i < TILE_CONTEXTS; i++) {
         if (t->ctx[i].state >= 2) {
             return i;
@@ -243,8 +231,7 @@ static int faulted_context(const struct tile *t)
     return 0;
 }
 
-void sim_tile_run(struct sim_tile *s, uint64_t max_cycles, struct sim_stopped *ret)
-{
+void sim_tile_run(struct sim_tile *s, uint64_t max_cycles, struct sim_stopped *ret) {
     struct tile *t = s->t;
     uint64_t from = t->now, before = t->groups;
     uint64_t until = max_cycles > TILE_NEVER - 1 - from ? TILE_NEVER - 1 : from + max_cycles;
@@ -263,8 +250,7 @@ void sim_tile_run(struct sim_tile *s, uint64_t max_cycles, struct sim_stopped *r
     ret->groups = t->groups - before;
 }
 
-int sim_tile_exit_status(const struct sim_tile *s, int context)
-{
+int sim_tile_exit_status(const struct sim_tile *s, int context) {
     if (context < 1 || context >= TILE_CONTEXTS) {
         return -1;
     }

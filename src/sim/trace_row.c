@@ -10,8 +10,8 @@
 #include "sim/fabric.h"
 
 enum {
-    PUT_EVENTS = 13,    /* base write, measured (fact sheet 3.1) */
-    BRANCH_EVENTS = 6,  /* taken branch of the supervisor (instruction fact sheet 1.1) */
+    PUT_EVENTS = 13,   /* base write, measured (fact sheet 3.1) */
+    BRANCH_EVENTS = 6, /* taken branch of the supervisor (instruction fact sheet 1.1) */
     MAX_INSTRUCTIONS = 1 << 20,
     MAX_EVENTS = 1 << 30,
     TYPE_EXCONF = 7,
@@ -19,8 +19,7 @@ enum {
     TYPE_INVALID_INSTR = 12,
 };
 
-bool row_list_grow(void **data, uint32_t *cap, uint32_t len, size_t element)
-{
+bool row_list_grow(void **data, uint32_t *cap, uint32_t len, size_t element) {
     uint32_t bigger = len < 8 ? 16 : len * 2;
     if (bigger < len) {
         return false;
@@ -34,8 +33,7 @@ bool row_list_grow(void **data, uint32_t *cap, uint32_t len, size_t element)
     return true;
 }
 
-unsigned fabric_unit(uint32_t addr)
-{
+unsigned fabric_unit(uint32_t addr) {
     if (addr < TARGET_MEM_BASE || addr >= TARGET_MEM_END) {
         return 64;
     }
@@ -45,8 +43,7 @@ unsigned fabric_unit(uint32_t addr)
     return 13 + (addr - TARGET_REGION1) / (2 * TARGET_ELEMENT_BYTES);
 }
 
-static struct row_insn decode_send(uint32_t w)
-{
+static struct row_insn decode_send(uint32_t w) {
     struct row_insn i = {.events = (int32_t)(w >> 21 & 63) + 1, .sctl = w & 7};
     if ((w & 0xf0000000u) == 0xf0000000u) {
         i.op = ROW_OP_SENDPICP;
@@ -68,8 +65,7 @@ static struct row_insn decode_send(uint32_t w)
     return i;
 }
 
-struct row_insn row_decode(uint32_t w)
-{
+struct row_insn row_decode(uint32_t w) {
     struct row_insn i = {.op = ROW_OP_FOREIGN, .events = 1, .reg = w >> 20 & 15};
     if ((w & 0xf0000000u) == 0xf0000000u || (w & 0xf0000000u) == 0x70000000u) {
         return decode_send(w);
@@ -110,19 +106,19 @@ struct row_insn row_decode(uint32_t w)
 
 /* State of the outgoing stream beside the trace. */
 struct stream {
-    int32_t now;      /* event reached */
-    int32_t sent;     /* event at which the last piece ended, -1 before the first */
-    uint32_t item;    /* next item address, relative */
+    int32_t now;   /* event reached */
+    int32_t sent;  /* event at which the last piece ended, -1 before the first */
+    uint32_t item; /* next item address, relative */
     uint8_t sctl;
-    bool is_broken;   /* position unknown: a pause or a base write came in between */
+    bool is_broken; /* position unknown: a pause or a base write came in between */
 };
 
-static void stop(struct row_trace *t, int code, int32_t event, uint32_t addr, const char *format,
-    ...) __attribute__((format(printf, 5, 6)));
+static void
+stop(struct row_trace *t, int code, int32_t event, uint32_t addr, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 
-static void stop(struct row_trace *t, int code, int32_t event, uint32_t addr, const char *format,
-    ...)
-{
+static void
+stop(struct row_trace *t, int code, int32_t event, uint32_t addr, const char *format, ...) {
     t->is_stopped = true;
     if (t->fault.code != 0) {
         return;
@@ -134,25 +130,23 @@ static void stop(struct row_trace *t, int code, int32_t event, uint32_t addr, co
     va_end(args);
 }
 
-static bool push_control(struct row_trace *t, int32_t event, unsigned kind, uint32_t value)
-{
-    return row_list_push(&t->controls,
-        (struct row_control){.event = event, .value = value, .kind = (uint8_t)kind});
+static bool push_control(struct row_trace *t, int32_t event, unsigned kind, uint32_t value) {
+    return row_list_push(
+        &t->controls, (struct row_control){.event = event, .value = value, .kind = (uint8_t)kind});
 }
 
-static bool push_xpic(struct row_trace *t, int32_t event, unsigned selector, uint32_t value)
-{
+static bool push_xpic(struct row_trace *t, int32_t event, unsigned selector, uint32_t value) {
     bool external = value >= TARGET_TILES && value != TARGET_MUX_IDLE;
     if (external) {
-        stop(t, ROW_ERROR_TYPE + TYPE_EXCONF, event, t->pc, "multiplexer set to %#x in a row",
+        stop(
+            t, ROW_ERROR_TYPE + TYPE_EXCONF, event, t->pc, "multiplexer set to %#x in a row",
             value);
         return true;
     }
     return push_control(t, event, selector != 0 ? ROW_MUX_PAIR : ROW_MUX, value);
 }
 
-static bool push_pic(struct row_trace *t, int32_t event, unsigned selector, uint32_t value)
-{
+static bool push_pic(struct row_trace *t, int32_t event, unsigned selector, uint32_t value) {
     if (selector != 0) {
         if (value > 2) {
             stop(t, ROW_ERROR_TYPE + TYPE_EXCONF, event, t->pc, "format %u in a row", value);
@@ -164,15 +158,15 @@ static bool push_pic(struct row_trace *t, int32_t event, unsigned selector, uint
 }
 
 /* Puts one piece on the bus; pieces that continue in time and address are one send. */
-static bool push_send(struct row_trace *t, struct stream *s, uint32_t events)
-{
+static bool push_send(struct row_trace *t, struct stream *s, uint32_t events) {
     unsigned item_bytes = (s->sctl & 4) != 0 ? 8 : 4;
     uint32_t addr = t->outgoing_base + s->item * item_bytes;
     uint32_t bytes = events * item_bytes;
     bool drives = (s->sctl & 3) != 0;
     if (drives && (addr < TARGET_MEM_BASE || addr > TARGET_MEM_END ||
-                      bytes > TARGET_MEM_END - addr || addr % item_bytes != 0)) {
-        stop(t, ROW_ERROR_TYPE + 8, s->now, addr, "%u items of %u bytes sent from %#x", events,
+                   bytes > TARGET_MEM_END - addr || addr % item_bytes != 0)) {
+        stop(
+            t, ROW_ERROR_TYPE + 8, s->now, addr, "%u items of %u bytes sent from %#x", events,
             item_bytes, addr);
         return true;
     }
@@ -191,13 +185,13 @@ static bool push_send(struct row_trace *t, struct stream *s, uint32_t events)
             return true;
         }
     }
-    return row_list_push(&t->sends, (struct row_send){.start = s->now, .count = events,
-                                        .addr = addr, .sctl = s->sctl});
+    return row_list_push(
+        &t->sends,
+        (struct row_send){.start = s->now, .count = events, .addr = addr, .sctl = s->sctl});
 }
 
 /* A piece without an address of its own goes on where the stream stands. */
-static bool continue_stream(struct row_trace *t, struct stream *s)
-{
+static bool continue_stream(struct row_trace *t, struct stream *s) {
     if (s->sent != s->now || s->is_broken) {
         stop(t, ROW_ERROR_TYPE + TYPE_EXCONF, s->now, t->pc, "stream continues after a pause");
         return false;
@@ -206,9 +200,8 @@ static bool continue_stream(struct row_trace *t, struct stream *s)
 }
 
 /* sendpicp: its second word follows; it restarts the stream, or only waits when sctl is 0. */
-static bool trace_pair(struct row_trace *t, struct stream *s, const struct row_insn *i,
-    const struct row_code *code)
-{
+static bool trace_pair(
+    struct row_trace *t, struct stream *s, const struct row_insn *i, const struct row_code *code) {
     uint32_t data = 0;
     if (t->pc % 8 != 0) {
         stop(t, ROW_ERROR_TYPE + TYPE_INVALID_INSTR, s->now, t->pc, "sendpicp at 4 modulo 8");
@@ -231,8 +224,7 @@ static bool trace_pair(struct row_trace *t, struct stream *s, const struct row_i
     return push_send(t, s, (uint32_t)i->events);
 }
 
-static bool trace_sendpic(struct row_trace *t, struct stream *s, const struct row_insn *i)
-{
+static bool trace_sendpic(struct row_trace *t, struct stream *s, const struct row_insn *i) {
     if (!continue_stream(t, s)) {
         return true;
     }
@@ -242,19 +234,14 @@ static bool trace_sendpic(struct row_trace *t, struct stream *s, const struct ro
 }
 
 /* Executes one instruction at s->now; t->pc becomes the next one's address. */
-static bool trace_one(struct row_trace *t, struct stream *s, const struct row_insn *i,
-    const struct row_code *code)
-{
+static bool trace_one(
+    struct row_trace *t, struct stream *s, const struct row_insn *i, const struct row_code *code) {
     int32_t after = s->now + i->events;
     uint32_t next = t->pc + (i->op == ROW_OP_SENDPICP ? 8 : 4);
     bool ok = true;
     switch (i->op) {
-    case ROW_OP_DELAYPIC:
-        ok = push_pic(t, after, i->selector, i->value);
-        break;
-    case ROW_OP_DELAYXPIC:
-        ok = push_xpic(t, after, i->selector, i->value);
-        break;
+    case ROW_OP_DELAYPIC: ok = push_pic(t, after, i->selector, i->value); break;
+    case ROW_OP_DELAYXPIC: ok = push_xpic(t, after, i->selector, i->value); break;
     case ROW_OP_SEND:
         s->item = i->addr;
         s->sctl = i->sctl;
@@ -267,12 +254,8 @@ static bool trace_one(struct row_trace *t, struct stream *s, const struct row_in
             ok = push_send(t, s, (uint32_t)i->events);
         }
         break;
-    case ROW_OP_SENDPIC:
-        ok = trace_sendpic(t, s, i);
-        break;
-    case ROW_OP_SENDPICP:
-        ok = trace_pair(t, s, i, code);
-        break;
+    case ROW_OP_SENDPIC: ok = trace_sendpic(t, s, i); break;
+    case ROW_OP_SENDPICP: ok = trace_pair(t, s, i, code); break;
     case ROW_OP_PUT_BASE:
         s->is_broken = true;
         if (i->selector != 0) {
@@ -294,16 +277,14 @@ static bool trace_one(struct row_trace *t, struct stream *s, const struct row_in
         t->horizon = s->now;
         next = t->m[i->reg];
         break;
-    default: /* a delay only takes time */
-        break;
+    default: /* a delay only takes time */ break;
     }
     t->pc = t->is_stopped ? t->pc : next;
     s->now = after;
     return ok;
 }
 
-static void note_fetch(struct row_trace *t)
-{
+static void note_fetch(struct row_trace *t) {
     unsigned first = fabric_unit(t->pc);
     unsigned last = fabric_unit(t->pc + TARGET_FETCH_AHEAD);
     t->code_units |= 1ull << first % 64;
@@ -312,8 +293,7 @@ static void note_fetch(struct row_trace *t)
     }
 }
 
-bool row_trace_run(struct row_trace *t, const struct row_code *code, bool ends_at_return)
-{
+bool row_trace_run(struct row_trace *t, const struct row_code *code, bool ends_at_return) {
     struct stream s = {.sent = -1};
     bool is_return = false;
     t->entry_base = t->incoming_base;
@@ -355,8 +335,7 @@ bool row_trace_run(struct row_trace *t, const struct row_code *code, bool ends_a
     return true;
 }
 
-void row_trace_clear(struct row_trace *t)
-{
+void row_trace_clear(struct row_trace *t) {
     t->sends.len = 0;
     t->controls.len = 0;
     t->m_written = 0;
@@ -370,8 +349,7 @@ void row_trace_clear(struct row_trace *t)
     t->fault = (struct row_fault){.code = 0};
 }
 
-void row_trace_done(struct row_trace *t)
-{
+void row_trace_done(struct row_trace *t) {
     free(t->sends.data);
     free(t->controls.data);
     *t = (struct row_trace){.horizon = -1};

@@ -15,23 +15,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define TARGET_NAME       "ipu21"
-#define TARGET_TILES      1472
-#define TARGET_ROWS       23
-#define TARGET_COLUMNS    16
-#define TARGET_WORKERS    6
-#define TARGET_CLOCK_HZ   1500000000ull /* C600 nominal */
+#define TARGET_NAME     "ipu21"
+#define TARGET_TILES    1472
+#define TARGET_ROWS     23
+#define TARGET_COLUMNS  16
+#define TARGET_WORKERS  6
+#define TARGET_CLOCK_HZ 1500000000ull /* C600 nominal */
 
 /* Tile memory, byte addresses [isa 4.1.6]. */
 #define TARGET_MEM_BASE      0x4C000u
-#define TARGET_MEM_SIZE      0x9C000u              /* 624 KiB */
+#define TARGET_MEM_SIZE      0x9C000u /* 624 KiB */
 #define TARGET_MEM_END       0xE8000u
-#define TARGET_REGION1       0x80000u              /* below: executable, elements of 16 KiB */
-#define TARGET_ELEMENT_BYTES 0x4000u               /* region 1: pairs of 32 KiB, interleaved by 8 */
-#define TARGET_ELEMENTS      39                    /* 13 + 26 */
-#define TARGET_LOAD_BASE     0x4C010u              /* first loadable byte = entry point [re] */
-#define TARGET_LOAD_END      0xE7BB0u              /* end of what a boot loader can fill [re] */
-#define TARGET_FETCH_AHEAD   64u                   /* supervisor fetch look-ahead, bytes [isa] */
+#define TARGET_REGION1       0x80000u /* below: executable, elements of 16 KiB */
+#define TARGET_ELEMENT_BYTES 0x4000u  /* region 1: pairs of 32 KiB, interleaved by 8 */
+#define TARGET_ELEMENTS      39       /* 13 + 26 */
+#define TARGET_LOAD_BASE     0x4C010u /* first loadable byte = entry point [re] */
+#define TARGET_LOAD_END      0xE7BB0u /* end of what a boot loader can fill [re] */
+#define TARGET_FETCH_AHEAD   64u      /* supervisor fetch look-ahead, bytes [isa] */
 
 /* Exchange multiplexer values [re]. */
 #define TARGET_MUX_IDLE 0x640u

@@ -40,9 +40,9 @@ struct totals {
     uint64_t largest_seed;
 };
 
-static void run_ways(const char *model, const struct pipeline_options *options,
-    const struct pipeline_result *first, struct totals *t)
-{
+static void run_ways(
+    const char *model, const struct pipeline_options *options, const struct pipeline_result *first,
+    struct totals *t) {
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         struct pipeline_options other = *options;
         struct pipeline_result result;
@@ -51,9 +51,10 @@ static void run_ways(const char *model, const struct pipeline_options *options,
         int r = pipeline_run(model, &other, &result, &err);
         if (r < 0 || result.cycles != first->cycles ||
             !digest_equal(&result.outputs, &first->outputs)) {
-            printf("seed %llu, %s: %s, cycles %llu, before %llu\n",
-                (unsigned long long)options->seed, ways[i].name, r < 0 ? err.text : "differs",
-                (unsigned long long)result.cycles, (unsigned long long)first->cycles);
+            printf(
+                "seed %llu, %s: %s, cycles %llu, before %llu\n", (unsigned long long)options->seed,
+                ways[i].name, r < 0 ? err.text : "differs", (unsigned long long)result.cycles,
+                (unsigned long long)first->cycles);
             t->failed++;
         } else {
             t->passed++;
@@ -61,9 +62,8 @@ static void run_ways(const char *model, const struct pipeline_options *options,
     }
 }
 
-static void run_seed(uint64_t seed, const char *folder, int threads, int print, int same,
-    struct totals *t)
-{
+static void
+run_seed(uint64_t seed, const char *folder, int threads, int print, int same, struct totals *t) {
     char *model = t->all ? random_graph_all_json(seed) : random_graph_json(seed);
     if (model == NULL) {
         printf("seed %llu: out of memory\n", (unsigned long long)seed);
@@ -72,7 +72,10 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
     }
     struct pipeline_options options = {
         .tiles = tile_choices[seed % (sizeof tile_choices / sizeof tile_choices[0])],
-        .seed = seed, .runs = 1 + seed % 2, .folder = folder, .sim = {.threads = threads}};
+        .seed = seed,
+        .runs = 1 + seed % 2,
+        .folder = folder,
+        .sim = {.threads = threads}};
     struct pipeline_result result;
     struct err err = {0};
     if (print) {
@@ -93,13 +96,15 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
     }
     if (r == 0 && result.pass) {
         t->passed++;
-        double use = result.worst.tolerance > 0 ? result.worst.max_abs_error / result.worst.tolerance : 0;
+        double use =
+            result.worst.tolerance > 0 ? result.worst.max_abs_error / result.worst.tolerance : 0;
         if (use > t->largest_use) {
             t->largest_use = use;
             t->largest_seed = seed;
         }
         if (print) {
-            printf("seed %llu: error %.3g of tolerance %.3g, %llu cycles\n", (unsigned long long)seed,
+            printf(
+                "seed %llu: error %.3g of tolerance %.3g, %llu cycles\n", (unsigned long long)seed,
                 result.worst.max_abs_error, result.worst.tolerance,
                 (unsigned long long)result.cycles);
         }
@@ -107,25 +112,28 @@ static void run_seed(uint64_t seed, const char *folder, int threads, int print, 
     }
     t->failed++;
     if (r < 0) {
-        printf("seed %llu, %u tiles: %s: %s %s\n", (unsigned long long)seed, options.tiles,
+        printf(
+            "seed %llu, %u tiles: %s: %s %s\n", (unsigned long long)seed, options.tiles,
             err_name(r), err.text, err.where);
     } else {
-        printf("seed %llu, %u tiles: output %u element %llu: got %.9g, expected %.9g, tolerance %.3g\n",
+        printf(
+            "seed %llu, %u tiles: output %u element %llu: got %.9g, expected %.9g, tolerance "
+            "%.3g\n",
             (unsigned long long)seed, options.tiles, result.worst_output,
             (unsigned long long)result.worst.worst_index, result.worst.got, result.worst.expected,
             result.worst.tolerance);
     }
-    printf("  replay: diff%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
+    printf(
+        "  replay: diff%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
         (unsigned long long)seed);
 }
 
-static char *read_file(const char *path)
-{
+static char *read_file(const char *path) {
     FILE *in = fopen(path, "rb");
     char *text = NULL;
     size_t size = 0, got = 0;
     while (in != NULL && (text = realloc(text, size + 65536)) != NULL &&
-        (got = fread(text + size, 1, 65535, in)) > 0) {
+           (got = fread(text + size, 1, 65535, in)) > 0) {
         size += got;
     }
     if (in != NULL) {
@@ -138,8 +146,8 @@ static char *read_file(const char *path)
 }
 
 /* One model: its figures, and whether every output is within its tolerance. */
-static int run_model(const char *path, uint32_t tiles, uint64_t seed, const char *folder, int threads)
-{
+static int
+run_model(const char *path, uint32_t tiles, uint64_t seed, const char *folder, int threads) {
     char *model = read_file(path);
     if (model == NULL) {
         perror(path);
@@ -155,28 +163,32 @@ static int run_model(const char *path, uint32_t tiles, uint64_t seed, const char
         printf("%s, %u tiles: %s: %s %s\n", path, tiles, err_name(rc), err.text, err.where);
         return 1;
     }
-    printf("%s, %u tiles: %s, error %.3g of tolerance %.3g, %llu cycles (estimate %llu, exchange "
-        "%llu), %u phases, %u calls, %u active tiles, compile %.2f s\n", path, tiles,
-        r.pass ? "pass" : "FAIL", r.worst.max_abs_error, r.worst.tolerance,
+    printf(
+        "%s, %u tiles: %s, error %.3g of tolerance %.3g, %llu cycles (estimate %llu, exchange "
+        "%llu), %u phases, %u calls, %u active tiles, compile %.2f s\n",
+        path, tiles, r.pass ? "pass" : "FAIL", r.worst.max_abs_error, r.worst.tolerance,
         (unsigned long long)r.cycles, (unsigned long long)r.compile.estimated_cycles,
         (unsigned long long)r.compile.exchange_cycles, r.compile.exchange_phases,
         r.compile.kernel_calls, r.compile.active_tiles, r.compile_s);
     return r.pass ? 0 : 1;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     uint64_t count = 20, seed = 1;
     int threads = 0, print = 0, same = 0, c;
     const char *path = NULL;
     uint32_t tiles = 16;
     struct totals t = {0};
-    static const struct option options[] = {{"count", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'}, {"threads", required_argument, NULL, 't'},
+    static const struct option options[] = {
+        {"count", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'},
         {"print", no_argument, NULL, 'p'},
         {"same", no_argument, NULL, 'w'},
         {"all", no_argument, NULL, 'a'},
-        {"model", required_argument, NULL, 'm'}, {"tiles", required_argument, NULL, 'i'}, {NULL, 0, NULL, 0}};
+        {"model", required_argument, NULL, 'm'},
+        {"tiles", required_argument, NULL, 'i'},
+        {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'n': count = strtoull(optarg, NULL, 10); break;
@@ -205,11 +217,13 @@ int main(int argc, char **argv)
         fflush(stdout);
     }
     rmdir(folder);
-    printf("largest share of a tolerance: %.3f (seed %llu)\n", t.largest_use,
+    printf(
+        "largest share of a tolerance: %.3f (seed %llu)\n", t.largest_use,
         (unsigned long long)t.largest_seed);
     if (t.all) {
         printf("%llu refused\n", (unsigned long long)t.refused);
     }
-    printf("%llu passed, %llu failed\n", (unsigned long long)t.passed, (unsigned long long)t.failed);
+    printf(
+        "%llu passed, %llu failed\n", (unsigned long long)t.passed, (unsigned long long)t.failed);
     return t.failed == 0 ? 0 : 1;
 }

@@ -8,8 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int run_file(const char *path)
-{
+static int run_file(const char *path) {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         perror(path);
@@ -43,8 +42,7 @@ static int run_file(const char *path)
     return 0;
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int failed = 0, count = 0;
     for (int i = 1; i < argc; i++) {
         struct stat st;

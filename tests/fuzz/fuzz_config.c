@@ -7,8 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct config_write writes[CONFIG_MAX];
     uint32_t count = 0;
     if (config_parse(data, size, writes, &count, NULL) == 0) {

@@ -17,8 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static uint8_t *base;
 static size_t base_size;
 
-static void make_base(void)
-{
+static void make_base(void) {
     char dir[] = "/tmp/ipud-fuzz-XXXXXX";
     char path[64];
     struct sample s;
@@ -43,8 +42,7 @@ static void make_base(void)
     rmdir(dir);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (base == NULL) {
         make_base();
     }

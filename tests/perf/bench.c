@@ -13,8 +13,7 @@
 #include "kernels/kernels.h"
 #include "sim/sim.h"
 
-static double cpu_seconds(void)
-{
+static double cpu_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -30,40 +29,40 @@ struct loop {
 };
 
 #define LAUNCH                                                                                     \
-    ".supervisor\n.globl start\nstart: setzi $m0, work\n setzi $m1, 0x90000\n runall $m0, $m1, 0\n" \
+    ".supervisor\n.globl start\nstart: setzi $m0, work\n setzi $m1, 0x90000\n runall $m0, $m1, "   \
+    "0\n"                                                                                          \
     " sync 2\n trap 0\n.worker\n.p2align 3\nwork:\n"
 
 static const struct loop loops[] = {
     {"scalar integer, solo words",
-        LAUNCH "setzi $m0, 0\n setzi $m1, 100000\nagain: add $m0, $m0, 3\n xor $m2, $m0, $m1\n"
-               " shl $m3, $m2, 1\n brnzdec $m1, again\n exitz $mzero\n"},
+     LAUNCH "setzi $m0, 0\n setzi $m1, 100000\nagain: add $m0, $m0, 3\n xor $m2, $m0, $m1\n"
+            " shl $m3, $m2, 1\n brnzdec $m1, again\n exitz $mzero\n"},
     {"scalar integer, bundles in rpt",
-        LAUNCH "setzi $m1, 60000\n .p2align 3\n nop\n rpt $m1, 7\n"
-               ".rept 8\n{ add $m0, $m0, 3 ; fnop }\n.endr\n exitz $mzero\n"},
+     LAUNCH "setzi $m1, 60000\n .p2align 3\n nop\n rpt $m1, 7\n"
+            ".rept 8\n{ add $m0, $m0, 3 ; fnop }\n.endr\n exitz $mzero\n"},
     {"f16 vectors with loads",
-        LAUNCH "setzi $m1, 30000\n setzi $m2, 0x90000\n .p2align 3\n nop\n rpt $m1, 3\n"
-               "{ ld64 $a0:1, $m2, $mzero, 0 ; f16v4add $a2:3, $a4:5, $a6:7 }\n"
-               "{ ld64 $a4:5, $m2, $mzero, 1 ; f16v4mul $a6:7, $a0:1, $a2:3 }\n"
-               "{ st64 $a2:3, $m2, $mzero, 2 ; f16v4add $a2:3, $a0:1, $a4:5 }\n"
-               "{ nop ; f16v4cmac $a0:1, $a2:3 }\n exitz $mzero\n"},
+     LAUNCH "setzi $m1, 30000\n setzi $m2, 0x90000\n .p2align 3\n nop\n rpt $m1, 3\n"
+            "{ ld64 $a0:1, $m2, $mzero, 0 ; f16v4add $a2:3, $a4:5, $a6:7 }\n"
+            "{ ld64 $a4:5, $m2, $mzero, 1 ; f16v4mul $a6:7, $a0:1, $a2:3 }\n"
+            "{ st64 $a2:3, $m2, $mzero, 2 ; f16v4add $a2:3, $a0:1, $a4:5 }\n"
+            "{ nop ; f16v4cmac $a0:1, $a2:3 }\n exitz $mzero\n"},
     {"matrix unit, f16v4hihov4amp with loads",
-        LAUNCH "setzi $m1, 30000\n setzi $m2, 0x90000\n .p2align 3\n nop\n rpt $m1, 3\n"
-               "{ ld64 $a0:1, $m2, $mzero, 0 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 12 }\n"
-               "{ ld64 $a0:1, $m2, $mzero, 1 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 13 }\n"
-               "{ ld64 $a0:1, $m2, $mzero, 2 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 14 }\n"
-               "{ ld64 $a0:1, $m2, $mzero, 3 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 15 }\n"
-               " exitz $mzero\n"},
+     LAUNCH "setzi $m1, 30000\n setzi $m2, 0x90000\n .p2align 3\n nop\n rpt $m1, 3\n"
+            "{ ld64 $a0:1, $m2, $mzero, 0 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 12 }\n"
+            "{ ld64 $a0:1, $m2, $mzero, 1 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 13 }\n"
+            "{ ld64 $a0:1, $m2, $mzero, 2 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 14 }\n"
+            "{ ld64 $a0:1, $m2, $mzero, 3 ; f16v4hihov4amp $a2:3, $a0:1, $azeros, 15 }\n"
+            " exitz $mzero\n"},
     {"matrix unit, f16v4sisoamp with loads",
-        LAUNCH "setzi $m1, 30000\n setzi $m2, 0x90000\n .p2align 3\n nop\n rpt $m1, 3\n"
-               "{ ld64 $a0:1, $m2, $mzero, 0 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 12 }\n"
-               "{ ld64 $a0:1, $m2, $mzero, 1 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 13 }\n"
-               "{ ld64 $a0:1, $m2, $mzero, 2 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 14 }\n"
-               "{ ld64 $a0:1, $m2, $mzero, 3 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 15 }\n"
-               " exitz $mzero\n"},
+     LAUNCH "setzi $m1, 30000\n setzi $m2, 0x90000\n .p2align 3\n nop\n rpt $m1, 3\n"
+            "{ ld64 $a0:1, $m2, $mzero, 0 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 12 }\n"
+            "{ ld64 $a0:1, $m2, $mzero, 1 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 13 }\n"
+            "{ ld64 $a0:1, $m2, $mzero, 2 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 14 }\n"
+            "{ ld64 $a0:1, $m2, $mzero, 3 ; f16v4sisoamp $a2:3, $a0:1, $azeros, 15 }\n"
+            " exitz $mzero\n"},
 };
 
-static void bench_loop(const struct loop *loop)
-{
+static void bench_loop(const struct loop *loop) {
     struct arena a;
     struct err err = {0};
     struct asm_object *object;
@@ -79,7 +78,8 @@ static void bench_loop(const struct loop *loop)
     struct sim_tile *tile = sim_tile_new(&options);
     int r = tile == NULL ? -1 : asm_assemble(&source, ISA_SUPERVISOR, NULL, 0, &a, &object, &err);
     r = r < 0 ? r
-              : asm_link((const struct asm_object *const *)&object, 1, &place, 1, NULL, 0, &a, &image,
+              : asm_link(
+                    (const struct asm_object *const *)&object, 1, &place, 1, NULL, 0, &a, &image,
                     &err);
     uint32_t start = 0;
     r = r < 0 ? r : asm_image_symbol(image, "start", &start, &err);
@@ -91,8 +91,8 @@ static void bench_loop(const struct loop *loop)
     }
     sim_tile_zero(tile);
     for (size_t i = 0; i < image->segment_count; i++) {
-        sim_tile_write(tile, image->segments[i].addr, image->segments[i].bytes,
-            image->segments[i].size, &err);
+        sim_tile_write(
+            tile, image->segments[i].addr, image->segments[i].bytes, image->segments[i].size, &err);
     }
     double best = 0;
     for (int round = 0; round < 3; round++) {
@@ -114,34 +114,34 @@ static void bench_loop(const struct loop *loop)
 /* An image of a few words for every tile: what remains is the loader and 1,472 simulated tiles. */
 enum { BOOT_WORDS = 64 };
 
-static int open_simulated(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err)
-{
+static int
+open_simulated(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err) {
     (void)spec;
     return sim_device_open(arg, ret, err);
 }
 
-static double wall_seconds(void)
-{
+static double wall_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static double process_seconds(void)
-{
+static double process_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void bench_boot(const char *folder)
-{
+static void bench_boot(const char *folder) {
     static struct package_content contents[TARGET_TILES];
     static struct package_segment segments[TARGET_TILES];
     static struct config_write writes[CONFIG_MAX];
     static const uint8_t image[BOOT_WORDS * 4] = {1, 2, 3, 4};
-    struct package package = {.contents = contents, .content_count = TARGET_TILES,
-        .segments = segments, .segment_count = TARGET_TILES};
+    struct package package = {
+        .contents = contents,
+        .content_count = TARGET_TILES,
+        .segments = segments,
+        .segment_count = TARGET_TILES};
     struct sim_options sim = {.trace_tile = -1};
     char lock[128];
     double best = 1e9, best_cpu = 1e9;
@@ -150,8 +150,12 @@ static void bench_boot(const char *folder)
         contents[i] = (struct package_content){image, sizeof image};
         segments[i] = (struct package_segment){{i}, TARGET_LOAD_BASE, i};
     }
-    struct device_options options = {.spec = "sim", .lock_path = lock, .no_wait = true,
-        .open_ops = open_simulated, .open_arg = &sim};
+    struct device_options options = {
+        .spec = "sim",
+        .lock_path = lock,
+        .no_wait = true,
+        .open_ops = open_simulated,
+        .open_arg = &sim};
     struct device *d = NULL;
     struct err err = {0};
     int r = device_open(&options, &d, &err);
@@ -168,7 +172,8 @@ static void bench_boot(const char *folder)
     if (r < 0) {
         printf("  %s %s\n", err.where, err.text);
     } else {
-        printf("  boot_load, %u tiles, images of %u words: %.3f s, %.3f s of processor time\n",
+        printf(
+            "  boot_load, %u tiles, images of %u words: %.3f s, %.3f s of processor time\n",
             (unsigned)TARGET_TILES, (unsigned)BOOT_WORDS, best, best_cpu);
     }
     device_close(d);
@@ -177,8 +182,7 @@ static void bench_boot(const char *folder)
 
 /* ---- models ------------------------------------------------------------------------------- */
 
-static char *read_text(const char *path)
-{
+static char *read_text(const char *path) {
     FILE *file = fopen(path, "rb");
     char *text = calloc(1, 1u << 20);
     if (file == NULL || text == NULL || fread(text, 1, (1u << 20) - 1, file) == 0) {
@@ -191,8 +195,7 @@ static char *read_text(const char *path)
     return text;
 }
 
-static void bench_model(const char *name, const char *path, uint32_t tiles, const char *folder)
-{
+static void bench_model(const char *name, const char *path, uint32_t tiles, const char *folder) {
     static const uint32_t releases[] = {100, 180, 300};
     char *model = read_text(path);
     if (model == NULL) {
@@ -203,7 +206,11 @@ static void bench_model(const char *name, const char *path, uint32_t tiles, cons
     struct pipeline_result result;
     struct err err = {0};
     for (int i = 0; i < 3; i++) {
-        struct pipeline_options options = {.tiles = tiles, .seed = 1, .runs = 1, .folder = folder,
+        struct pipeline_options options = {
+            .tiles = tiles,
+            .seed = 1,
+            .runs = 1,
+            .folder = folder,
             .sim = {.sync_release = releases[i]}};
         if (pipeline_run(model, &options, &result, &err) < 0) {
             printf("  %s: %s %s\n", name, err.where, err.text);
@@ -212,22 +219,24 @@ static void bench_model(const char *name, const char *path, uint32_t tiles, cons
         }
         cycles[i] = result.cycles;
     }
-    printf("  %-18s %4u tiles: %llu / %llu / %llu cycles at sync_release 100 / 180 / 300, predicted "
-           "%llu, %u phases, error %.3g of %.3g\n",
+    printf(
+        "  %-18s %4u tiles: %llu / %llu / %llu cycles at sync_release 100 / 180 / 300, predicted "
+        "%llu, %u phases, error %.3g of %.3g\n",
         name, tiles, (unsigned long long)cycles[0], (unsigned long long)cycles[1],
         (unsigned long long)cycles[2], (unsigned long long)result.compile.estimated_cycles,
         result.compile.exchange_phases, result.worst.max_abs_error, result.worst.tolerance);
-    printf("  %-18s compile %.3f s, boot and initialize %.3f s, run %.3f s\n", "", result.compile_s,
+    printf(
+        "  %-18s compile %.3f s, boot and initialize %.3f s, run %.3f s\n", "", result.compile_s,
         result.load_s, result.run_s);
     for (uint32_t i = 0; i < result.compile.pass_count; i++) {
-        printf("    %-30s %9.2f ms\n", result.compile.passes[i].name,
+        printf(
+            "    %-30s %9.2f ms\n", result.compile.passes[i].name,
             result.compile.passes[i].elapsed_ms);
     }
     free(model);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     char folder[] = "/tmp/ipud-bench-XXXXXX";
     if (mkdtemp(folder) == NULL) {
         perror("mkdtemp");

@@ -34,10 +34,10 @@ struct pattern {
     struct graph graph;
     struct plan plan;
     struct tile_graph tg;
-    uint32_t panels;     /* of 16 elements of 2 bytes, by tile and tensor */
-    uint32_t drop;       /* destination, counted over the pattern, that no move serves: a fault
+    uint32_t panels;    /* of 16 elements of 2 bytes, by tile and tensor */
+    uint32_t drop;      /* destination, counted over the pattern, that no move serves: a fault
                           * that a test injects; PATTERN_KEEP_ALL = none */
-    uint32_t delivered;  /* destinations so far, the dropped one included */
+    uint32_t delivered; /* destinations so far, the dropped one included */
     VEC(struct lower_buffer) buffers;
     VEC(struct lower_vertex) vertices;
     VEC(struct lower_move) moves;
@@ -46,8 +46,8 @@ struct pattern {
 };
 
 /* dtype: any of 2 bytes. */
-void pattern_init(struct pattern *p, struct arena *a, enum dtype dtype, uint32_t panels,
-    uint32_t outputs);
+void pattern_init(
+    struct pattern *p, struct arena *a, enum dtype dtype, uint32_t panels, uint32_t outputs);
 struct buffer_id pattern_input(const struct pattern *p, uint32_t tile);
 struct buffer_id pattern_buffer(struct pattern *p, uint32_t tile);
 void pattern_level(struct pattern *p);
@@ -59,10 +59,10 @@ struct buffer_id pattern_add(struct pattern *p, struct buffer_id a, struct buffe
 void pattern_output(struct pattern *p, uint32_t output, uint32_t tile, struct buffer_id b);
 
 struct pattern_figures {
-    struct digest digest;     /* of the package */
+    struct digest digest; /* of the package */
     uint32_t phases;
-    uint64_t moved_words;     /* counted per receiver */
-    uint64_t compute_cycles;  /* estimate, busiest tile of each level */
+    uint64_t moved_words;                         /* counted per receiver */
+    uint64_t compute_cycles;                      /* estimate, busiest tile of each level */
     uint64_t horizon, lower_bound, latency_bound; /* sums over phases */
     uint32_t max_row_bytes;
 };
@@ -82,9 +82,10 @@ struct pattern_result {
 
 /* Loads the package into a new simulated device and runs it. input: `runs` tensors, borrowed.
  * folder: for the lock file. */
-int pattern_run(const char *path, const struct digest *digest, const char *folder,
-    const struct sim_options *sim, const uint8_t *input, uint32_t runs,
-    struct pattern_result *ret, struct err *err);
+int pattern_run(
+    const char *path, const struct digest *digest, const char *folder,
+    const struct sim_options *sim, const uint8_t *input, uint32_t runs, struct pattern_result *ret,
+    struct err *err);
 void pattern_result_done(struct pattern_result *r);
 
 #endif

@@ -31,15 +31,13 @@ struct pipeline {
     struct digest_ctx *outputs; /* owned */
 };
 
-static double seconds(void)
-{
+static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void pipeline_done(struct pipeline *p)
-{
+static void pipeline_done(struct pipeline *p) {
     digest_free(p->outputs);
     device_close(p->device);
     package_free(p->package);
@@ -60,19 +58,17 @@ static void pipeline_done(struct pipeline *p)
     arena_done(&p->arena);
 }
 
-static void json_cleanup(json_t **j)
-{
+static void json_cleanup(json_t **j) {
     json_decref(*j);
 }
 
-static int no_files(void *arg, const char *label, struct err *err)
-{
+static int no_files(void *arg, const char *label, struct err *err) {
     (void)arg;
-    return err_set(err, ERR_MISSING, "file '%s': models of this harness bring their own data", label);
+    return err_set(
+        err, ERR_MISSING, "file '%s': models of this harness bring their own data", label);
 }
 
-static int load_graph(struct pipeline *p, const char *model, struct err *err)
-{
+static int load_graph(struct pipeline *p, const char *model, struct err *err) {
     json_error_t at;
     CLEANUP(json_cleanup) json_t *document = json_loads(model, JSON_REJECT_DUPLICATES, &at);
     if (document == NULL) {
@@ -90,9 +86,9 @@ static int load_graph(struct pipeline *p, const char *model, struct err *err)
     return r;
 }
 
-static int materialise(const struct graph *g, struct value_id id, uint64_t seed, uint8_t **ret,
-    uint64_t *ret_bytes, struct err *err)
-{
+static int materialise(
+    const struct graph *g, struct value_id id, uint64_t seed, uint8_t **ret, uint64_t *ret_bytes,
+    struct err *err) {
     const struct graph_value *v = &g->values[id.n];
     uint64_t elements, bytes;
     int r = shape_elements(&v->shape, v->dtype, &elements, &bytes, err);
@@ -118,8 +114,7 @@ static int materialise(const struct graph *g, struct value_id id, uint64_t seed,
     return 0;
 }
 
-static int make_data(struct pipeline *p, struct err *err)
-{
+static int make_data(struct pipeline *p, struct err *err) {
     const struct graph *g = p->graph;
     uint64_t bytes;
     int r = 0;
@@ -148,11 +143,12 @@ static int make_data(struct pipeline *p, struct err *err)
     return r;
 }
 
-static int compile_graph(struct pipeline *p, struct err *err)
-{
+static int compile_graph(struct pipeline *p, struct err *err) {
     struct digest key;
     char key_hex[DIGEST_HEX + 1];
-    struct compile_job job = {.graph = p->graph, .options = {.tiles = p->options->tiles},
+    struct compile_job job = {
+        .graph = p->graph,
+        .options = {.tiles = p->options->tiles},
         .compiler_id = key_compiler_id()};
     int r = key_make(p->graph, "{}", &key, err);
     if (r < 0) {
@@ -168,8 +164,7 @@ static int compile_graph(struct pipeline *p, struct err *err)
     return r < 0 ? r : package_open(p->path, &p->result->compile.digest, &p->package, NULL, err);
 }
 
-static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err)
-{
+static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err) {
     struct pipeline *p = arg;
     (void)spec;
     int r = sim_device_open(&p->options->sim, ret, err);
@@ -179,12 +174,11 @@ static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, str
     return r;
 }
 
-static int load_device(struct pipeline *p, struct err *err)
-{
+static int load_device(struct pipeline *p, struct err *err) {
     char lock[256];
     snprintf(lock, sizeof lock, "%s/lock%ld", p->options->folder, (long)getpid());
-    struct device_options options = {.spec = "sim", .lock_path = lock, .no_wait = true,
-        .open_ops = open_sim, .open_arg = p};
+    struct device_options options = {
+        .spec = "sim", .lock_path = lock, .no_wait = true, .open_ops = open_sim, .open_arg = p};
     int r = device_open(&options, &p->device, err);
     unlink(lock);
     if (r < 0) {
@@ -192,21 +186,21 @@ static int load_device(struct pipeline *p, struct err *err)
     }
     double start = seconds();
     bool loaded;
-    r = device_load(p->device, p->package, &p->result->compile.digest, p->device_parameters,
+    r = device_load(
+        p->device, p->package, &p->result->compile.digest, p->device_parameters,
         p->graph->parameter_count, &p->result->compile.digest, NULL, NULL, &loaded, err);
     p->result->load_s = seconds() - start;
     return r;
 }
 
 /* How much of its tolerance an output uses; NaN and infinite errors use infinitely much. */
-static double use(const struct reference_error *e)
-{
+static double use(const struct reference_error *e) {
     return isfinite(e->max_abs_error) && e->tolerance > 0 ? e->max_abs_error / e->tolerance
-                                                          : e->pass ? 0 : INFINITY;
+           : e->pass                                      ? 0
+                                                          : INFINITY;
 }
 
-static int compare_run(const struct device_output *output, void *arg)
-{
+static int compare_run(const struct device_output *output, void *arg) {
     struct pipeline *p = arg;
     p->result->cycles = output->cycles;
     for (uint32_t i = 0; i < output->output_count; i++) {
@@ -222,9 +216,9 @@ static int compare_run(const struct device_output *output, void *arg)
     return 0;
 }
 
-int pipeline_run(const char *model, const struct pipeline_options *options,
-    struct pipeline_result *ret, struct err *err)
-{
+int pipeline_run(
+    const char *model, const struct pipeline_options *options, struct pipeline_result *ret,
+    struct err *err) {
     memset(ret, 0, sizeof *ret);
     ret->pass = true;
     CLEANUP(pipeline_done) struct pipeline p = {.options = options, .result = ret};
@@ -234,8 +228,8 @@ int pipeline_run(const char *model, const struct pipeline_options *options,
     if (r < 0) {
         return r;
     }
-    struct reference_data data = {(const uint8_t *const *)p.inputs,
-        (const uint8_t *const *)p.parameters, options->seed};
+    struct reference_data data = {
+        (const uint8_t *const *)p.inputs, (const uint8_t *const *)p.parameters, options->seed};
     r = reference_eval(p.graph, &data, &p.expected, err);
     r = r < 0 ? err_wrap(err, "reference") : compile_graph(&p, err);
     if (r < 0) {
@@ -251,8 +245,9 @@ int pipeline_run(const char *model, const struct pipeline_options *options,
         return err_set(err, ERR_NOMEM, NULL);
     }
     double start = seconds();
-    r = device_run(p.device, (const uint8_t *const *)p.inputs, options->runs, compare_run, &p, 0,
-        &report, err);
+    r = device_run(
+        p.device, (const uint8_t *const *)p.inputs, options->runs, compare_run, &p, 0, &report,
+        err);
     ret->run_s = seconds() - start;
     digest_final(p.outputs, &ret->outputs);
     sim_device_counters(&p.ops, &ret->counters);

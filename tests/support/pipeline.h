@@ -15,25 +15,26 @@
 #define PIPELINE_MAX_OUTPUTS 16
 
 struct pipeline_options {
-    uint32_t tiles;              /* compile option */
-    uint64_t seed;               /* enters every generator */
-    uint64_t runs;               /* of the same input; at least 1 */
+    uint32_t tiles; /* compile option */
+    uint64_t seed;  /* enters every generator */
+    uint64_t runs;  /* of the same input; at least 1 */
     struct sim_options sim;
-    const char *folder;          /* scratch, exists; the package file is made and removed in it */
+    const char *folder; /* scratch, exists; the package file is made and removed in it */
 };
 
 struct pipeline_result {
-    bool pass;                   /* every output within its tolerance, in every run */
+    bool pass;                    /* every output within its tolerance, in every run */
     struct reference_error worst; /* of the output that uses most of its tolerance */
     uint32_t worst_output;
     struct compile_result compile;
-    uint64_t cycles;             /* device cycles of the last run */
-    struct digest outputs;       /* of all output bytes of all runs */
+    uint64_t cycles;       /* device cycles of the last run */
+    struct digest outputs; /* of all output bytes of all runs */
     struct sim_counters counters;
     double compile_s, load_s, run_s; /* processor wall times, for figures only */
 };
 
-int pipeline_run(const char *model, const struct pipeline_options *options,
-    struct pipeline_result *ret, struct err *err);
+int pipeline_run(
+    const char *model, const struct pipeline_options *options, struct pipeline_result *ret,
+    struct err *err);
 
 #endif

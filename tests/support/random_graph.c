@@ -69,15 +69,9 @@ static int add_pair(struct maker *m, int a, int b) {
 static int add_bias(struct maker *m, int width, int rank_limit) {
     char shape[64];
     switch (draw(m, 4)) {
-    case 0:
-        snprintf(shape, sizeof shape, rank_limit >= 2 ? "[1,%d]" : "[%d]", width);
-        break;
-    case 1:
-        snprintf(shape, sizeof shape, draw(m, 4) == 0 ? "[1]" : "[%d]", width);
-        break;
-    default:
-        snprintf(shape, sizeof shape, "[%d]", width);
-        break;
+    case 0: snprintf(shape, sizeof shape, rank_limit >= 2 ? "[1,%d]" : "[%d]", width); break;
+    case 1: snprintf(shape, sizeof shape, draw(m, 4) == 0 ? "[1]" : "[%d]", width); break;
+    default: snprintf(shape, sizeof shape, "[%d]", width); break;
     }
     return add_tensor(m, shape, 0.5, 0.1);
 }
@@ -86,20 +80,13 @@ static int add_activation(struct maker *m, int x) {
     char inputs[32];
     snprintf(inputs, sizeof inputs, "\"v%d\"", x);
     switch (draw(m, 7)) {
-    case 0:
-        return add_node(m, "Relu", inputs, "");
-    case 1:
-        return add_node(m, "Tanh", inputs, "");
-    case 2:
-        return add_node(m, "Sigmoid", inputs, "");
-    case 3:
-        return add_node(m, "Gelu", inputs, draw(m, 2) == 0 ? "" : "{\"approximate\":\"none\"}");
-    case 4:
-        return add_node(m, "Gelu", inputs, "{\"approximate\":\"tanh\"}");
-    case 5:
-        return draw(m, 3) == 0 ? add_node(m, "Identity", inputs, "") : x;
-    default:
-        return x;
+    case 0: return add_node(m, "Relu", inputs, "");
+    case 1: return add_node(m, "Tanh", inputs, "");
+    case 2: return add_node(m, "Sigmoid", inputs, "");
+    case 3: return add_node(m, "Gelu", inputs, draw(m, 2) == 0 ? "" : "{\"approximate\":\"none\"}");
+    case 4: return add_node(m, "Gelu", inputs, "{\"approximate\":\"tanh\"}");
+    case 5: return draw(m, 3) == 0 ? add_node(m, "Identity", inputs, "") : x;
+    default: return x;
     }
 }
 

@@ -326,12 +326,8 @@ static struct val power(struct maker *m, const struct val *x) {
 static struct val bounded(struct maker *m, const struct val *x) {
     struct val p = *x;
     switch (draw(m, 5)) {
-    case 0:
-        p = positive(m, x);
-        return add_node(m, as(p, PLAIN, 1.1), "Sqrt", p.id, -1, "");
-    case 1:
-        p = positive(m, x);
-        return add_node(m, as(p, PLAIN, 0.9), "Reciprocal", p.id, -1, "");
+    case 0: p = positive(m, x); return add_node(m, as(p, PLAIN, 1.1), "Sqrt", p.id, -1, "");
+    case 1: p = positive(m, x); return add_node(m, as(p, PLAIN, 0.9), "Reciprocal", p.id, -1, "");
     case 2:
         p = add_node(m, p, "Tanh", x->id, -1, "");
         return add_node(m, as(p, PLAIN, 1.3), "Exp", p.id, -1, "");
@@ -341,8 +337,7 @@ static struct val bounded(struct maker *m, const struct val *x) {
             return p;
         }
         return add_node(m, as(*x, PLAIN, x->rms), "Div", x->id, p.id, "");
-    default:
-        return power(m, x);
+    default: return power(m, x);
     }
 }
 
@@ -615,18 +610,12 @@ static struct val gather(struct maker *m, const struct val *x) {
 
 static struct val move(struct maker *m, const struct val *x) {
     switch (draw(m, 6)) {
-    case 0:
-        return flatten(m, x);
-    case 1:
-        return shuffle(m, x);
-    case 2:
-        return squeeze(m, x);
-    case 3:
-        return slice(m, x);
-    case 4:
-        return split_concat(m, x);
-    default:
-        return gather(m, x);
+    case 0: return flatten(m, x);
+    case 1: return shuffle(m, x);
+    case 2: return squeeze(m, x);
+    case 3: return slice(m, x);
+    case 4: return split_concat(m, x);
+    default: return gather(m, x);
     }
 }
 
@@ -662,35 +651,23 @@ static struct val block(struct maker *m, const struct val *x) {
         return linear(m, x, last(x));
     }
     switch (draw(m, 14)) {
-    case 0:
-        return gemm(m, x);
+    case 0: return gemm(m, x);
     case 1: {
         int width = draw_size(m);
         int n = elements(x) / last(x) * width;
         return n < MIN_ELEMENTS || n > MAX_ELEMENTS ? *x : linear(m, x, width);
     }
-    case 2:
-        return activation(m, x);
-    case 3:
-        return norm(m, x);
-    case 4:
-        return softmax(m, x);
-    case 5:
-        return bounded(m, x);
-    case 6:
-        return with_fresh(m, x);
-    case 7:
-        return draw(m, 3) == 0 ? doubled(m, x) : scores(m, x);
-    case 8:
-        return reduce(m, x);
-    case 9:
-        return attention(m, x);
-    case 10:
-        return repeated(m, x);
-    case 11:
-        return draw(m, 2) == 0 || x->is_single ? cast(m, x) : *x;
-    default:
-        return move(m, x);
+    case 2: return activation(m, x);
+    case 3: return norm(m, x);
+    case 4: return softmax(m, x);
+    case 5: return bounded(m, x);
+    case 6: return with_fresh(m, x);
+    case 7: return draw(m, 3) == 0 ? doubled(m, x) : scores(m, x);
+    case 8: return reduce(m, x);
+    case 9: return attention(m, x);
+    case 10: return repeated(m, x);
+    case 11: return draw(m, 2) == 0 || x->is_single ? cast(m, x) : *x;
+    default: return move(m, x);
     }
 }
 

@@ -7,17 +7,21 @@
 
 const uint8_t sample_code[8] = {0, 0, 0xe0, 0x19, 0, 0, 0xe0, 0x19};
 
-static struct package_slice slice(
-    uint32_t binding, uint32_t phase, uint16_t tile, uint64_t offset, uint32_t page, uint32_t n)
-{
-    struct package_slice s = {.binding = binding, .phase = phase, .tile = {tile},
-        .tensor_offset = offset, .page_offset = page, .extent = {1, 1, 1, 1, 1, n},
-        .tensor_stride = {0, 0, 0, 0, 0, 1}, .page_stride = {0, 0, 0, 0, 0, 2}};
+static struct package_slice
+slice(uint32_t binding, uint32_t phase, uint16_t tile, uint64_t offset, uint32_t page, uint32_t n) {
+    struct package_slice s = {
+        .binding = binding,
+        .phase = phase,
+        .tile = {tile},
+        .tensor_offset = offset,
+        .page_offset = page,
+        .extent = {1, 1, 1, 1, 1, n},
+        .tensor_stride = {0, 0, 0, 0, 0, 1},
+        .page_stride = {0, 0, 0, 0, 0, 2}};
     return s;
 }
 
-void sample_init(struct sample *s)
-{
+void sample_init(struct sample *s) {
     memset(s, 0, sizeof *s);
     s->contents[0] = (struct package_content){sample_code, sizeof sample_code};
     for (uint16_t t = 0; t < TARGET_TILES; t++) {
@@ -33,10 +37,25 @@ void sample_init(struct sample *s)
     s->participants[0] = 3;
     s->participants[1] = 9;
     s->symbols[0] = (struct package_symbol){-1, TARGET_LOAD_BASE, 8, "rt_start"};
-    s->p = (struct package){.target = TARGET_NAME, .compiler_id = HEX64, .key = HEX64,
-        .options = "{}", .compute_tiles = 2, .contents = s->contents, .content_count = 1,
-        .segments = s->segments, .segment_count = TARGET_TILES, .bindings = s->bindings,
-        .binding_count = 2, .phases = s->phases, .phase_count = 2, .slices = s->slices,
-        .slice_count = 3, .participants = s->participants, .participant_count = 2,
-        .symbols = s->symbols, .symbol_count = 1, .report = "{\"a\":1}"};
+    s->p = (struct package){
+        .target = TARGET_NAME,
+        .compiler_id = HEX64,
+        .key = HEX64,
+        .options = "{}",
+        .compute_tiles = 2,
+        .contents = s->contents,
+        .content_count = 1,
+        .segments = s->segments,
+        .segment_count = TARGET_TILES,
+        .bindings = s->bindings,
+        .binding_count = 2,
+        .phases = s->phases,
+        .phase_count = 2,
+        .slices = s->slices,
+        .slice_count = 3,
+        .participants = s->participants,
+        .participant_count = 2,
+        .symbols = s->symbols,
+        .symbol_count = 1,
+        .report = "{\"a\":1}"};
 }

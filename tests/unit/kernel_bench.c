@@ -180,18 +180,12 @@ void check_value(
 
 double activate(enum kernel_act act, double x) {
     switch (act) {
-    case ACT_RELU:
-        return x > 0 ? x : 0;
-    case ACT_TANH:
-        return tanh(x);
-    case ACT_SIGMOID:
-        return 1 / (1 + exp(-x));
-    case ACT_GELU_ERF:
-        return 0.5 * x * erfc(-x / sqrt(2.0));
-    case ACT_GELU_TANH:
-        return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    default:
-        return x;
+    case ACT_RELU: return x > 0 ? x : 0;
+    case ACT_TANH: return tanh(x);
+    case ACT_SIGMOID: return 1 / (1 + exp(-x));
+    case ACT_GELU_ERF: return 0.5 * x * erfc(-x / sqrt(2.0));
+    case ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    default: return x;
     }
 }
 

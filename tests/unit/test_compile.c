@@ -13,8 +13,7 @@ struct events {
     bool all_good;
 };
 
-static void on_event(void *arg, const char *event, const char *message, const char *fields)
-{
+static void on_event(void *arg, const char *event, const char *message, const char *fields) {
     struct events *e = arg;
     if (getenv("SHOW_EVENTS") != NULL) {
         fprintf(stderr, "%s | %s | %s\n", event, message, fields);
@@ -29,11 +28,12 @@ static void on_event(void *arg, const char *event, const char *message, const ch
 
 static const char ZERO_KEY[] = "0000000000000000000000000000000000000000000000000000000000000000";
 
-static int compile_graph(const struct graph *g, uint32_t tiles, const char *path,
-    struct compile_result *ret, struct events *events, struct err *err)
-{
+static int compile_graph(
+    const struct graph *g, uint32_t tiles, const char *path, struct compile_result *ret,
+    struct events *events, struct err *err) {
     unlink(path);
-    struct compile_job job = {.graph = g,
+    struct compile_job job = {
+        .graph = g,
         .options = {.tiles = tiles},
         .key = ZERO_KEY,
         .compiler_id = ZERO_KEY,
@@ -46,16 +46,15 @@ static int compile_graph(const struct graph *g, uint32_t tiles, const char *path
     return compile_run(&job, ret, err);
 }
 
-static const char *temporary(const char *name, char *buf, size_t n)
-{
-    snprintf(buf, n, "%s/%s.%d.ipuexe", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp", name,
+static const char *temporary(const char *name, char *buf, size_t n) {
+    snprintf(
+        buf, n, "%s/%s.%d.ipuexe", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp", name,
         (int)getpid());
     return buf;
 }
 
 /* Compiles twice and once more on read-back. */
-static struct compile_result check_graph(const struct graph *g, uint32_t tiles)
-{
+static struct compile_result check_graph(const struct graph *g, uint32_t tiles) {
     char path[256], other[256];
     temporary("compile_a", path, sizeof path);
     temporary("compile_b", other, sizeof other);
@@ -85,8 +84,7 @@ static struct compile_result check_graph(const struct graph *g, uint32_t tiles)
     return first;
 }
 
-START_TEST(test_one_tile)
-{
+START_TEST(test_one_tile) {
     struct arena a;
     arena_init(&a, 64u << 20);
     const int64_t widths[] = {64, 32, 10};
@@ -98,8 +96,7 @@ START_TEST(test_one_tile)
 }
 END_TEST
 
-START_TEST(test_mlp_tiles)
-{
+START_TEST(test_mlp_tiles) {
     static const uint32_t tiles[] = {2, 3, 4, 16, 64, 200};
     const int64_t widths[] = {256, 192, 100, 10};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
@@ -112,17 +109,13 @@ START_TEST(test_mlp_tiles)
 }
 END_TEST
 
-START_TEST(test_odd_sizes)
-{
+START_TEST(test_odd_sizes) {
     static const struct {
         int64_t rows, widths[3];
         uint32_t tiles;
     } rows[] = {
-        {1, {1, 1, 1}, 1},
-        {1, {17, 5, 3}, 7},
-        {3, {1000, 33, 1}, 64},
-        {50, {15, 16, 17}, 1472},
-        {7, {300, 1000, 2}, 31},
+        {1, {1, 1, 1}, 1},        {1, {17, 5, 3}, 7},      {3, {1000, 33, 1}, 64},
+        {50, {15, 16, 17}, 1472}, {7, {300, 1000, 2}, 31},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct arena a;
@@ -133,8 +126,7 @@ START_TEST(test_odd_sizes)
 }
 END_TEST
 
-START_TEST(test_residual)
-{
+START_TEST(test_residual) {
     static const uint32_t tiles[] = {1, 8, 64};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
         struct arena a;
@@ -145,8 +137,7 @@ START_TEST(test_residual)
 }
 END_TEST
 
-START_TEST(test_large)
-{
+START_TEST(test_large) {
     struct arena a;
     arena_init(&a, 64u << 20);
     const int64_t widths[] = {1024, 2048, 1024};
@@ -156,8 +147,7 @@ START_TEST(test_large)
 END_TEST
 
 /* Broadcast of constants: row, scalar, one axis; same value used twice; Identity to an output. */
-START_TEST(test_constants)
-{
+START_TEST(test_constants) {
     struct arena a;
     arena_init(&a, 64u << 20);
     struct net n = net_new(&a);
@@ -165,14 +155,12 @@ START_TEST(test_constants)
     struct value_id x = graph_add_input(n.b, "x", DTYPE_FLOAT16, &in, NULL);
     struct shape middle = {.rank = 3, .dim = {4, 1, 24}};
     struct shape column = {.rank = 2, .dim = {3, 1}};
-    struct value_id y =
-        net_node(&n, GRAPH_OP_Add, x, net_param(&n, middle), NO_VALUE, NULL, 0);
+    struct value_id y = net_node(&n, GRAPH_OP_Add, x, net_param(&n, middle), NO_VALUE, NULL, 0);
     y = net_node(&n, GRAPH_OP_Add, net_param(&n, column), y, NO_VALUE, NULL, 0);
     static const uint8_t half[2] = {0x00, 0x38};
     struct shape none = {0};
     struct value_source inline_half = {.kind = SOURCE_INLINE, .bytes = half};
-    struct value_id scalar =
-        graph_add_initializer(n.b, "half", DTYPE_FLOAT16, &none, &inline_half);
+    struct value_id scalar = graph_add_initializer(n.b, "half", DTYPE_FLOAT16, &none, &inline_half);
     y = net_node(&n, GRAPH_OP_Add, y, scalar, NO_VALUE, NULL, 0);
     y = net_op(&n, GRAPH_OP_Relu, y);
     struct value_id z = net_node(&n, GRAPH_OP_Add, y, y, NO_VALUE, NULL, 0);
@@ -185,8 +173,7 @@ START_TEST(test_constants)
 }
 END_TEST
 
-START_TEST(test_errors)
-{
+START_TEST(test_errors) {
     struct arena a;
     arena_init(&a, 64u << 20);
     char path[256];
@@ -218,14 +205,12 @@ START_TEST(test_errors)
 }
 END_TEST
 
-static int no_files(void *arg, const char *label, struct err *err)
-{
+static int no_files(void *arg, const char *label, struct err *err) {
     return err_set(err, ERR_MISSING, "golden models have no file '%s'", label);
 }
 
 /* Text of the first stages; malloc'd. */
-static char *stage_text(const char *folder)
-{
+static char *stage_text(const char *folder) {
     char path[256], package[256];
     struct arena a;
     arena_init(&a, 64u << 20);
@@ -248,7 +233,8 @@ static char *stage_text(const char *folder)
     temporary("compile_g", package, sizeof package);
     unlink(package);
     struct compile_result r;
-    struct compile_job job = {.graph = g,
+    struct compile_job job = {
+        .graph = g,
         .options = {.tiles = (uint32_t)json_integer_value(json_object_get(options, "tiles"))},
         .key = ZERO_KEY,
         .compiler_id = ZERO_KEY,
@@ -265,8 +251,7 @@ static char *stage_text(const char *folder)
     return text;
 }
 
-static void compare_golden(const char *folder)
-{
+static void compare_golden(const char *folder) {
     char path[256];
     char *text = stage_text(folder);
     snprintf(path, sizeof path, "%s/stages.txt", folder);
@@ -284,8 +269,9 @@ static void compare_golden(const char *folder)
     size_t at = 0;
     for (int number = 1; fgets(line, sizeof line, in) != NULL; number++) {
         size_t n = strlen(line);
-        ck_assert_msg(strncmp(text + at, line, n) == 0, "%s:%d: expected %s, have %.*s", path,
-            number, line, (int)strcspn(text + at, "\n"), text + at);
+        ck_assert_msg(
+            strncmp(text + at, line, n) == 0, "%s:%d: expected %s, have %.*s", path, number, line,
+            (int)strcspn(text + at, "\n"), text + at);
         at += n;
     }
     ck_assert_msg(text[at] == '\0', "%s ends early", path);
@@ -293,8 +279,7 @@ static void compare_golden(const char *folder)
     free(text);
 }
 
-START_TEST(test_golden)
-{
+START_TEST(test_golden) {
     compare_golden("tests/golden/mlp");
     compare_golden("tests/golden/residual");
     compare_golden("tests/golden/ksplit");
@@ -303,8 +288,7 @@ START_TEST(test_golden)
 END_TEST
 
 /* Every allocation of the main arena fails once, in steps: an error, no leak, no file. */
-START_TEST(test_out_of_memory)
-{
+START_TEST(test_out_of_memory) {
     struct arena a;
     arena_init(&a, 64u << 20);
     const int64_t widths[] = {64, 32, 10};
@@ -317,7 +301,8 @@ START_TEST(test_out_of_memory)
     for (uint64_t at = 1; rc != 0; at += 1 + at / 4) {
         struct compile_result r;
         struct err err = {0};
-        struct compile_job job = {.graph = g,
+        struct compile_job job = {
+            .graph = g,
             .options = {.tiles = 4},
             .key = ZERO_KEY,
             .compiler_id = ZERO_KEY,
@@ -336,8 +321,7 @@ START_TEST(test_out_of_memory)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("compile");
     TCase *tc = tcase_create("graphs");
     tcase_set_timeout(tc, 300);

@@ -16,15 +16,13 @@
 static char dir[64];
 static char lock_path[96];
 
-static void setup(void)
-{
+static void setup(void) {
     strcpy(dir, "/tmp/ipud-test-device-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(lock_path, sizeof lock_path, "%s/lock", dir);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     unlink(lock_path);
     rmdir(dir);
 }
@@ -33,21 +31,19 @@ static void teardown(void)
 
 struct tamper {
     struct ipu_device_ops inner;
-    uint8_t *transport;  /* what was attached at page 0 */
-    uint32_t batch;      /* mark writes of group 1 seen */
-    uint32_t at_batch;   /* damage before this one, 1 = first */
+    uint8_t *transport; /* what was attached at page 0 */
+    uint32_t batch;     /* mark writes of group 1 seen */
+    uint32_t at_batch;  /* damage before this one, 1 = first */
     void (*damage)(uint8_t *transport);
     struct sim_options sim;
 };
 
-static int t_read32(void *self, uint32_t offset, uint32_t *ret, struct err *err)
-{
+static int t_read32(void *self, uint32_t offset, uint32_t *ret, struct err *err) {
     struct tamper *t = self;
     return t->inner.read32(t->inner.self, offset, ret, err);
 }
 
-static int t_write32(void *self, uint32_t offset, uint32_t value, struct err *err)
-{
+static int t_write32(void *self, uint32_t offset, uint32_t value, struct err *err) {
     struct tamper *t = self;
     if (offset == REG_HSPGS1 && value != 0 && t->transport != NULL && ++t->batch == t->at_batch &&
         t->damage != NULL) {
@@ -56,8 +52,7 @@ static int t_write32(void *self, uint32_t offset, uint32_t value, struct err *er
     return t->inner.write32(t->inner.self, offset, value, err);
 }
 
-static int t_attach(void *self, uint32_t index, void *memory, uint32_t size, struct err *err)
-{
+static int t_attach(void *self, uint32_t index, void *memory, uint32_t size, struct err *err) {
     struct tamper *t = self;
     if (index == 0 && t->transport == NULL) {
         t->transport = memory;
@@ -65,68 +60,64 @@ static int t_attach(void *self, uint32_t index, void *memory, uint32_t size, str
     return t->inner.attach(t->inner.self, index, memory, size, err);
 }
 
-static int t_detach(void *self, uint32_t index, struct err *err)
-{
+static int t_detach(void *self, uint32_t index, struct err *err) {
     struct tamper *t = self;
     return t->inner.detach(t->inner.self, index, err);
 }
 
-static int t_detach_all(void *self, struct err *err)
-{
+static int t_detach_all(void *self, struct err *err) {
     struct tamper *t = self;
     return t->inner.detach_all(t->inner.self, err);
 }
 
-static int t_request(void *self, enum ipu_request request, struct err *err)
-{
+static int t_request(void *self, enum ipu_request request, struct err *err) {
     struct tamper *t = self;
     return t->inner.request(t->inner.self, request, err);
 }
 
-static int t_mailbox(void *self, const struct ipu_mailbox *s, struct ipu_mailbox *r, struct err *err)
-{
+static int
+t_mailbox(void *self, const struct ipu_mailbox *s, struct ipu_mailbox *r, struct err *err) {
     struct tamper *t = self;
     return t->inner.mailbox(t->inner.self, s, r, err);
 }
 
-static void t_fence(void *self)
-{
+static void t_fence(void *self) {
     struct tamper *t = self;
     t->inner.fence(t->inner.self);
 }
 
-static uint64_t t_now_ns(void *self)
-{
+static uint64_t t_now_ns(void *self) {
     struct tamper *t = self;
     return t->inner.now_ns(t->inner.self);
 }
 
-static void t_pause(void *self, uint64_t ns)
-{
+static void t_pause(void *self, uint64_t ns) {
     struct tamper *t = self;
     t->inner.pause(t->inner.self, ns);
 }
 
-static void t_close(void *self)
-{
+static void t_close(void *self) {
     struct tamper *t = self;
     t->inner.close(t->inner.self);
 }
 
-static int open_tamper(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err)
-{
+static int open_tamper(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err) {
     struct tamper *t = arg;
     (void)spec;
     int r = sim_device_open(&t->sim, &t->inner, err);
-    *ret = (struct ipu_device_ops){t, "sim", t_read32, t_write32, t_attach, t_detach, t_detach_all,
-        t_request, t_mailbox, t_fence, t_now_ns, t_pause, t_close};
+    *ret = (struct ipu_device_ops){t,        "sim",        t_read32,  t_write32, t_attach,
+                                   t_detach, t_detach_all, t_request, t_mailbox, t_fence,
+                                   t_now_ns, t_pause,      t_close};
     return r;
 }
 
-static struct device *open_device(struct tamper *t)
-{
-    struct device_options options = {.spec = "sim", .lock_path = lock_path, .no_wait = true,
-        .open_ops = open_tamper, .open_arg = t};
+static struct device *open_device(struct tamper *t) {
+    struct device_options options = {
+        .spec = "sim",
+        .lock_path = lock_path,
+        .no_wait = true,
+        .open_ops = open_tamper,
+        .open_arg = t};
     struct device *d = NULL;
     struct err err = {0};
     ck_assert_msg(device_open(&options, &d, &err) == 0, "%s", err.text);
@@ -135,16 +126,14 @@ static struct device *open_device(struct tamper *t)
 
 /* ---- images ------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t x)
-{
+static uint64_t mix(uint64_t x) {
     x += 0x9e3779b97f4a7c15ull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
 }
 
-static uint32_t image_words(uint32_t tile)
-{
+static uint32_t image_words(uint32_t tile) {
     /* 1 word to some 40 KiB; a few of 190 KiB at the loader's limit. */
     if (tile % 211 == 7) {
         return (RT_LOADER_IMAGE_END - TARGET_LOAD_BASE) / 4;
@@ -152,8 +141,7 @@ static uint32_t image_words(uint32_t tile)
     return 1 + (uint32_t)(mix(tile) % 10000);
 }
 
-static uint32_t image_word(uint32_t tile, uint32_t i)
-{
+static uint32_t image_word(uint32_t tile, uint32_t i) {
     return (uint32_t)mix((uint64_t)tile << 32 | i);
 }
 
@@ -163,8 +151,7 @@ struct images {
     struct package_segment segments[TARGET_TILES];
 };
 
-static struct images *images_new(bool is_large)
-{
+static struct images *images_new(bool is_large) {
     struct images *m = calloc(1, sizeof *m);
     for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
         uint32_t n = is_large ? image_words(tile) : 2;
@@ -173,42 +160,40 @@ static struct images *images_new(bool is_large)
             store_le32(bytes + 4 * i, image_word(tile, i));
         }
         m->contents[tile] = (struct package_content){bytes, n * 4};
-        m->segments[tile] =
-            (struct package_segment){{(uint16_t)tile}, TARGET_LOAD_BASE, tile};
+        m->segments[tile] = (struct package_segment){{(uint16_t)tile}, TARGET_LOAD_BASE, tile};
     }
-    m->p = (struct package){.contents = m->contents, .content_count = TARGET_TILES,
-        .segments = m->segments, .segment_count = TARGET_TILES};
+    m->p = (struct package){
+        .contents = m->contents,
+        .content_count = TARGET_TILES,
+        .segments = m->segments,
+        .segment_count = TARGET_TILES};
     return m;
 }
 
-static void images_free(struct images *m)
-{
+static void images_free(struct images *m) {
     for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
         free((void *)(uintptr_t)m->contents[tile].bytes);
     }
     free(m);
 }
 
-static int prepare(struct device *d, struct err *err)
-{
+static int prepare(struct device *d, struct err *err) {
     static struct config_write writes[CONFIG_MAX];
     int r = device_initialize(d, err);
     return r < 0 ? r : config_replay(d, writes, config_generate(writes), err);
 }
 
-static void check_word(struct device *d, uint32_t tile, uint32_t i, uint32_t n)
-{
+static void check_word(struct device *d, uint32_t tile, uint32_t i, uint32_t n) {
     struct err err = {0};
     uint32_t found;
     int r = tdi_read_words(d, tile, 1, TARGET_LOAD_BASE + 4 * i, &found, 1, &err);
     ck_assert_msg(r == 0, "tile %u: %s", tile, err.text);
     uint32_t expected = i < n ? image_word(tile, i) : 0;
-    ck_assert_msg(found == expected, "tile %u word %u: 0x%08x, expected 0x%08x", tile, i, found,
-        expected);
+    ck_assert_msg(
+        found == expected, "tile %u word %u: 0x%08x, expected 0x%08x", tile, i, found, expected);
 }
 
-START_TEST(all_images_arrive)
-{
+START_TEST(all_images_arrive) {
     struct tamper t = {.sim = {.threads = 2}};
     struct device *d = open_device(&t);
     struct images *m = images_new(true);
@@ -235,45 +220,35 @@ END_TEST
 
 /* ---- damage ------------------------------------------------------------------------------- */
 
-static uint8_t *frame(uint8_t *transport, uint32_t slot, uint32_t k)
-{
+static uint8_t *frame(uint8_t *transport, uint32_t slot, uint32_t k) {
     return transport + load_le32(transport + slot * 8) + 1024 * k;
 }
 
-static void wrong_tile(uint8_t *t)
-{
+static void wrong_tile(uint8_t *t) {
     store_le32(frame(t, 3, 2) + 4, 999);
 }
-static void wrong_sequence(uint8_t *t)
-{
+static void wrong_sequence(uint8_t *t) {
     store_le32(frame(t, 3, 2), 5);
 }
-static void wrong_flags(uint8_t *t)
-{
+static void wrong_flags(uint8_t *t) {
     store_le32(frame(t, 3, 2) + 8, 0x10000000);
 }
-static void wrong_reserved(uint8_t *t)
-{
+static void wrong_reserved(uint8_t *t) {
     store_le32(frame(t, 3, 2) + 12, 1);
 }
-static void early_last(uint8_t *t)
-{
+static void early_last(uint8_t *t) {
     store_le32(frame(t, 3, 2) + 8, 0x08000000);
 }
-static void missing_last(uint8_t *t)
-{
+static void missing_last(uint8_t *t) {
     store_le32(frame(t, 3, 16) + 8, 0);
 }
-static void wrong_count(uint8_t *t)
-{
+static void wrong_count(uint8_t *t) {
     store_le32(t + 3 * 8 + 4, 100000);
 }
-static void unaligned_offset(uint8_t *t)
-{
+static void unaligned_offset(uint8_t *t) {
     store_le32(t + 3 * 8, 4100);
 }
-static void start_without_image(uint8_t *t)
-{
+static void start_without_image(uint8_t *t) {
     store_le32(t + 3 * 8, 0xffffffffu);
 }
 
@@ -292,8 +267,7 @@ static const struct {
     {start_without_image, "descriptor"},
 };
 
-START_TEST(damaged_transport_is_named)
-{
+START_TEST(damaged_transport_is_named) {
     struct tamper t = {.at_batch = 2, .damage = damages[_i].damage};
     struct device *d = open_device(&t);
     struct images *m = images_new(false);
@@ -313,8 +287,7 @@ START_TEST(damaged_transport_is_named)
 }
 END_TEST
 
-START_TEST(oversize_image_is_refused)
-{
+START_TEST(oversize_image_is_refused) {
     struct tamper t = {0};
     struct device *d = open_device(&t);
     struct images *m = images_new(false);
@@ -328,8 +301,7 @@ START_TEST(oversize_image_is_refused)
 }
 END_TEST
 
-START_TEST(wrong_mailbox_reply_is_refused)
-{
+START_TEST(wrong_mailbox_reply_is_refused) {
     struct tamper t = {.sim = {.fault = {.kind = SIM_FAULT_MAILBOX}}};
     struct device *d = open_device(&t);
     struct err err = {0};
@@ -339,11 +311,14 @@ START_TEST(wrong_mailbox_reply_is_refused)
 }
 END_TEST
 
-START_TEST(each_failing_request_is_reported)
-{
+START_TEST(each_failing_request_is_reported) {
     struct tamper t = {.sim = {.fault = {.kind = SIM_FAULT_REQUEST, .at = (uint32_t)_i}}};
-    struct device_options options = {.spec = "sim", .lock_path = lock_path, .no_wait = true,
-        .open_ops = open_tamper, .open_arg = &t};
+    struct device_options options = {
+        .spec = "sim",
+        .lock_path = lock_path,
+        .no_wait = true,
+        .open_ops = open_tamper,
+        .open_arg = &t};
     struct device *d = NULL;
     struct err err = {0};
     int r = device_open(&options, &d, &err);
@@ -356,8 +331,7 @@ END_TEST
 
 /* ---- lock --------------------------------------------------------------------------------- */
 
-START_TEST(lock_names_its_holder)
-{
+START_TEST(lock_names_its_holder) {
     int first, second;
     struct err err = {0};
     ck_assert_int_eq(lock_take(lock_path, true, &first, &err), 0);
@@ -373,8 +347,7 @@ START_TEST(lock_names_its_holder)
 }
 END_TEST
 
-START_TEST(killed_holder_leaves_no_lock)
-{
+START_TEST(killed_holder_leaves_no_lock) {
     int ready[2];
     ck_assert_int_eq(pipe(ready), 0);
     pid_t child = fork();
@@ -400,14 +373,13 @@ START_TEST(killed_holder_leaves_no_lock)
 }
 END_TEST
 
-START_TEST(absent_card_says_so)
-{
+START_TEST(absent_card_says_so) {
     struct device_options options = {.spec = "/dev/ipu77", .lock_path = lock_path, .no_wait = true};
     struct device *d = NULL;
     struct err err = {0};
     ck_assert_int_eq(device_open(&options, &d, &err), -ERR_DEVICE_ABSENT);
-    ck_assert_msg(strstr(err.text, "/dev/ipu77") != NULL && strstr(err.text, "sim") != NULL, "%s",
-        err.text);
+    ck_assert_msg(
+        strstr(err.text, "/dev/ipu77") != NULL && strstr(err.text, "sim") != NULL, "%s", err.text);
     options.spec = "tpu";
     ck_assert_int_eq(device_open(&options, &d, &err), -ERR_DEVICE_ABSENT);
 }
@@ -415,8 +387,7 @@ END_TEST
 
 /* ---- configuration image ------------------------------------------------------------------ */
 
-START_TEST(generated_configuration_is_complete)
-{
+START_TEST(generated_configuration_is_complete) {
     static struct config_write w[CONFIG_MAX];
     uint32_t count = config_generate(w);
     ck_assert_uint_gt(count, TARGET_TILES);
@@ -449,8 +420,7 @@ START_TEST(generated_configuration_is_complete)
 }
 END_TEST
 
-START_TEST(configuration_files_are_checked)
-{
+START_TEST(configuration_files_are_checked) {
     static struct config_write w[CONFIG_MAX];
     uint8_t bytes[12 + 16] = "IPUCFG1";
     uint32_t count;
@@ -474,14 +444,14 @@ START_TEST(configuration_files_are_checked)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("device");
     TCase *t = tcase_create("device");
     tcase_set_timeout(t, 300);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, all_images_arrive);
-    tcase_add_loop_test(t, damaged_transport_is_named, 0, (int)(sizeof damages / sizeof damages[0]));
+    tcase_add_loop_test(
+        t, damaged_transport_is_named, 0, (int)(sizeof damages / sizeof damages[0]));
     tcase_add_test(t, oversize_image_is_refused);
     tcase_add_test(t, wrong_mailbox_reply_is_refused);
     tcase_add_loop_test(t, each_failing_request_is_reported, 0, 7);

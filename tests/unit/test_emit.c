@@ -8,13 +8,11 @@
 
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 256u << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&arena);
 }
 
@@ -31,8 +29,7 @@ struct built {
     struct emit_host *host;
 };
 
-static void build(struct built *b, const struct graph *g, uint32_t tiles)
-{
+static void build(struct built *b, const struct graph *g, uint32_t tiles) {
     struct plan_set *set = NULL;
     struct asm_object *runtime = NULL;
     struct place_options o = {.data_base = RT_DATA0, .literal_limit = RT_LOADER_IMAGE_END};
@@ -49,16 +46,14 @@ static void build(struct built *b, const struct graph *g, uint32_t tiles)
     rc = rc == 0 ? emit_link(runtime, &b->kernels, &arena, &b->text, &err) : rc;
     rc = rc == 0 ? emit_host_build(b->tg, &arena, &b->host, &err) : rc;
     emit_index_build(b->tg, &arena, &b->index);
-    b->c = (struct emit_context){
-        &b->index, b->tg, b->placement, b->exchange, b->text, b->host};
+    b->c = (struct emit_context){&b->index, b->tg, b->placement, b->exchange, b->text, b->host};
     rc = rc == 0 ? emit_layout_build(&b->c, &arena, &b->layout, &err) : rc;
     rc = rc == 0 ? emit_code_build(&b->c, b->layout, &arena, &b->code, &err) : rc;
     rc = rc == 0 ? emit_verify(&b->c, b->layout, b->code, &err) : rc;
     ck_assert_msg(rc == 0, "%s", err.text);
 }
 
-START_TEST(test_images)
-{
+START_TEST(test_images) {
     static const uint32_t tiles[] = {1, 3, 64};
     const int64_t widths[] = {100, 70, 9};
     for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++) {
@@ -82,8 +77,7 @@ START_TEST(test_images)
 END_TEST
 
 /* Tables name the buffers of the calls, phases hold whole pages. */
-START_TEST(test_tables)
-{
+START_TEST(test_tables) {
     struct built b;
     const int64_t widths[] = {64, 32, 10};
     build(&b, net_mlp(&arena, 8, widths, 3), 1);
@@ -94,7 +88,8 @@ START_TEST(test_tables)
     ck_assert_int_eq(last->variant.id, KERNEL_SOFTMAX);
     ck_assert_uint_eq(table[words - SOFTMAX_WORDS + SOFTMAX_ROWS], 8);
     ck_assert_uint_eq(table[words - SOFTMAX_WORDS + SOFTMAX_COLUMNS], 10);
-    ck_assert_uint_eq(table[words - SOFTMAX_WORDS + SOFTMAX_X],
+    ck_assert_uint_eq(
+        table[words - SOFTMAX_WORDS + SOFTMAX_X],
         b.placement->addr[last->words[SOFTMAX_X].buffer.n]);
     /* 64x32 and 32x16 weights, two bias rows: 5 KiB and a bit, two pages. */
     ck_assert_uint_eq(b.host->stream_phases[STREAM_INITIALIZE], 2);
@@ -103,8 +98,7 @@ START_TEST(test_tables)
 }
 END_TEST
 
-START_TEST(test_verify)
-{
+START_TEST(test_verify) {
     const int64_t widths[] = {256, 192, 64};
     for (int fault = 0; fault < 4; fault++) {
         struct built b;
@@ -122,9 +116,7 @@ START_TEST(test_verify)
         case 2:
             program[1] += 0x8000; /* the call leaves the code */
             break;
-        default:
-            b.layout->tiles[3].main_bytes += 0x4000;
-            break;
+        default: b.layout->tiles[3].main_bytes += 0x4000; break;
         }
         struct err err = {0};
         ck_assert_int_eq(emit_verify(&b.c, b.layout, b.code, &err), -ERR_INTERNAL);
@@ -132,8 +124,7 @@ START_TEST(test_verify)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("emit");
     TCase *tc = tcase_create("emit");
     tcase_set_timeout(tc, 120);

@@ -22,55 +22,48 @@ struct phase_case {
 static struct arena a;
 static uint64_t seed;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&a, (size_t)1 << 30);
     seed = 88172645463325252ull;
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&a);
 }
 
-static uint32_t below(uint32_t n)
-{
+static uint32_t below(uint32_t n) {
     seed ^= seed << 13;
     seed ^= seed >> 7;
     seed ^= seed << 17;
     return (uint32_t)((seed >> 11) % n);
 }
 
-static struct logical_tile tile(uint32_t n)
-{
+static struct logical_tile tile(uint32_t n) {
     return (struct logical_tile){(uint16_t)n};
 }
 
-static struct phase_case case_new(uint32_t transfers, uint32_t dests)
-{
-    return (struct phase_case){ARENA_ARRAY(&a, struct exchange_transfer, transfers),
+static struct phase_case case_new(uint32_t transfers, uint32_t dests) {
+    return (struct phase_case){
+        ARENA_ARRAY(&a, struct exchange_transfer, transfers),
         ARENA_ARRAY(&a, struct exchange_dest, dests), 0, 0};
 }
 
-static struct exchange_transfer *add(struct phase_case *c, uint32_t source, uint32_t addr,
-    uint32_t words, enum exchange_form form)
-{
+static struct exchange_transfer *
+add(struct phase_case *c, uint32_t source, uint32_t addr, uint32_t words, enum exchange_form form) {
     struct exchange_transfer *t = &c->list[c->count++];
-    *t = (struct exchange_transfer){tile(source), addr, words, form, &c->dests[c->dest_count], 0,
-        0};
+    *t =
+        (struct exchange_transfer){tile(source), addr, words, form, &c->dests[c->dest_count], 0, 0};
     return t;
 }
 
-static void to(struct phase_case *c, uint32_t dest, uint32_t addr)
-{
+static void to(struct phase_case *c, uint32_t dest, uint32_t addr) {
     c->dests[c->dest_count++] = (struct exchange_dest){tile(dest), addr};
     c->list[c->count - 1].dest_count++;
 }
 
 /* ---- the two judges ----------------------------------------------------------------------- */
 
-static int delivery_order(const void *x, const void *y)
-{
+static int delivery_order(const void *x, const void *y) {
     const struct sim_delivery *p = x;
     const struct sim_delivery *q = y;
     if (p->arrival != q->arrival) {
@@ -82,9 +75,8 @@ static int delivery_order(const void *x, const void *y)
     return (p->addr > q->addr) - (p->addr < q->addr);
 }
 
-static uint64_t expected_words(const struct phase_case *c, const struct exchange_phase *phase,
-    struct sim_delivery **ret)
-{
+static uint64_t expected_words(
+    const struct phase_case *c, const struct exchange_phase *phase, struct sim_delivery **ret) {
     uint64_t total = 0;
     for (uint32_t i = 0; i < c->count; i++) {
         total += (uint64_t)c->list[i].words * c->list[i].dest_count;
@@ -104,8 +96,9 @@ static uint64_t expected_words(const struct phase_case *c, const struct exchange
             }
             int32_t first = phase->placed[i].send_start + 1 + time + target_arrival_delay(d);
             for (uint32_t w = 0; w < t->words; w++) {
-                list[n++] = (struct sim_delivery){d, t->dests[k].addr + 4 * w, s,
-                    t->source_addr + 4 * w, first + (int32_t)(wide ? w / 2 : w)};
+                list[n++] = (struct sim_delivery){
+                    d, t->dests[k].addr + 4 * w, s, t->source_addr + 4 * w,
+                    first + (int32_t)(wide ? w / 2 : w)};
             }
         }
     }
@@ -115,14 +108,13 @@ static uint64_t expected_words(const struct phase_case *c, const struct exchange
 }
 
 /* Returns NULL when the fabric delivers exactly what the transfers ask for. */
-static const char *fabric_fault(const struct phase_case *c, const struct exchange_phase *phase)
-{
+static const char *fabric_fault(const struct phase_case *c, const struct exchange_phase *phase) {
     static char text[256];
     struct sim_row *rows = calloc(phase->row_count + 1, sizeof *rows);
     for (uint32_t i = 0; i < phase->row_count; i++) {
         const struct exchange_row *r = &phase->rows[i];
-        rows[i] = (struct sim_row){target_physical(r->tile), r->words, r->word_count,
-            r->incoming_base, 0};
+        rows[i] = (struct sim_row){
+            target_physical(r->tile), r->words, r->word_count, r->incoming_base, 0};
     }
     struct sim_rows_result got;
     struct err err = {0};
@@ -136,10 +128,12 @@ static const char *fabric_fault(const struct phase_case *c, const struct exchang
     uint64_t n = expected_words(c, phase, &want);
     text[0] = '\0';
     if (got.fault_count > 0) {
-        snprintf(text, sizeof text, "tile %u event %d: %s", got.faults[0].tile.n,
-            got.faults[0].event, got.faults[0].text);
+        snprintf(
+            text, sizeof text, "tile %u event %d: %s", got.faults[0].tile.n, got.faults[0].event,
+            got.faults[0].text);
     } else if (got.delivery_count != n) {
-        snprintf(text, sizeof text, "%lu words, expected %lu", (unsigned long)got.delivery_count,
+        snprintf(
+            text, sizeof text, "%lu words, expected %lu", (unsigned long)got.delivery_count,
             (unsigned long)n);
     }
     for (uint64_t i = 0; i < n && text[0] == '\0'; i++) {
@@ -147,9 +141,11 @@ static const char *fabric_fault(const struct phase_case *c, const struct exchang
         const struct sim_delivery *q = &got.deliveries[i];
         if (delivery_order(p, q) != 0 || p->source.n != q->source.n ||
             p->source_addr != q->source_addr) {
-            snprintf(text, sizeof text, "word %lu arrives at tile %u 0x%x event %d, expected %u "
-                "0x%x %d", (unsigned long)i, q->tile.n, q->addr, q->arrival, p->tile.n, p->addr,
-                p->arrival);
+            snprintf(
+                text, sizeof text,
+                "word %lu arrives at tile %u 0x%x event %d, expected %u "
+                "0x%x %d",
+                (unsigned long)i, q->tile.n, q->addr, q->arrival, p->tile.n, p->addr, p->arrival);
         }
     }
     free(want);
@@ -157,9 +153,8 @@ static const char *fabric_fault(const struct phase_case *c, const struct exchang
     return text[0] == '\0' ? NULL : text;
 }
 
-static struct exchange_phase schedule(const struct phase_case *c,
-    const struct exchange_options *options, const char *what)
-{
+static struct exchange_phase
+schedule(const struct phase_case *c, const struct exchange_options *options, const char *what) {
     struct exchange_phase phase;
     struct err err = {0};
     int rc = exchange_schedule_phase(c->list, c->count, options, &a, &phase, &err);
@@ -167,9 +162,8 @@ static struct exchange_phase schedule(const struct phase_case *c,
     return phase;
 }
 
-static struct exchange_phase judge(const struct phase_case *c,
-    const struct exchange_options *options, const char *what)
-{
+static struct exchange_phase
+judge(const struct phase_case *c, const struct exchange_options *options, const char *what) {
     struct exchange_phase phase = schedule(c, options, what);
     struct err err = {0};
     int rc = exchange_verify_phase(c->list, c->count, &phase, &a, &err);
@@ -182,9 +176,9 @@ static struct exchange_phase judge(const struct phase_case *c,
 
 /* ---- rejections and limits ---------------------------------------------------------------- */
 
-static int check_one(uint32_t source, uint32_t addr, uint32_t words, enum exchange_form form,
-    const struct exchange_dest *dests, uint32_t n)
-{
+static int check_one(
+    uint32_t source, uint32_t addr, uint32_t words, enum exchange_form form,
+    const struct exchange_dest *dests, uint32_t n) {
     struct exchange_transfer t = {tile(source), addr, words, form, dests, n, 0};
     struct err err = {0};
     int rc = exchange_check(&t, &err);
@@ -192,8 +186,7 @@ static int check_one(uint32_t source, uint32_t addr, uint32_t words, enum exchan
     return rc;
 }
 
-START_TEST(faulty_transfers_are_refused)
-{
+START_TEST(faulty_transfers_are_refused) {
     struct exchange_dest one[] = {{tile(2), 0x70000}};
     struct exchange_dest twice[] = {{tile(2), 0x70000}, {tile(2), 0x74000}};
     struct exchange_dest pair[] = {{tile(2), 0x70000}, {tile(3), 0x70000}};
@@ -225,8 +218,7 @@ START_TEST(faulty_transfers_are_refused)
 }
 END_TEST
 
-START_TEST(longest_transfers_pass_and_one_more_is_refused)
-{
+START_TEST(longest_transfers_pass_and_one_more_is_refused) {
     for (int wide = 0; wide < 2; wide++) {
         uint32_t most = wide != 0 ? 2 * EXCHANGE_MAX_ITEMS : EXCHANGE_MAX_ITEMS;
         enum exchange_form form = wide != 0 ? EXCHANGE_PAIRED : EXCHANGE_ABSOLUTE;
@@ -246,8 +238,7 @@ START_TEST(longest_transfers_pass_and_one_more_is_refused)
 END_TEST
 
 /* Of 27 to 29 words the idle selection would meet the start of the tile's own send. */
-START_TEST(loopbacks_of_every_length_pass)
-{
+START_TEST(loopbacks_of_every_length_pass) {
     for (uint32_t words = 1; words <= 70; words++) {
         for (uint32_t t = 0; t < 4; t++) {
             struct phase_case c = case_new(8, 40);
@@ -274,8 +265,7 @@ START_TEST(loopbacks_of_every_length_pass)
 }
 END_TEST
 
-START_TEST(an_empty_phase_has_no_rows)
-{
+START_TEST(an_empty_phase_has_no_rows) {
     struct phase_case c = case_new(1, 1);
     struct exchange_phase phase = judge(&c, NULL, "empty");
     ck_assert_uint_eq(phase.row_count, 0);
@@ -285,8 +275,7 @@ START_TEST(an_empty_phase_has_no_rows)
 }
 END_TEST
 
-START_TEST(a_far_offset_needs_several_delays)
-{
+START_TEST(a_far_offset_needs_several_delays) {
     struct phase_case c = case_new(2, 2);
     add(&c, 5, 0x64000, 7, EXCHANGE_ABSOLUTE)->requested = 1200000;
     to(&c, 900, 0x70000);
@@ -299,19 +288,17 @@ END_TEST
 
 struct shape {
     uint32_t tiles, transfers, most_dests, most_words;
-    uint32_t data_bytes;  /* small: overlapping bytes and shared elements */
-    uint32_t wide_in_8;   /* paired transfers */
+    uint32_t data_bytes; /* small: overlapping bytes and shared elements */
+    uint32_t wide_in_8;  /* paired transfers */
 };
 
-static bool shares_unit(uint32_t x, uint32_t y, uint32_t words)
-{
+static bool shares_unit(uint32_t x, uint32_t y, uint32_t words) {
     uint32_t low = x < y ? x : y;
     uint32_t high = x < y ? y : x;
     return high / 0x8000 <= (low + 4 * words - 1) / 0x8000;
 }
 
-static void add_random(struct phase_case *c, const struct shape *s)
-{
+static void add_random(struct phase_case *c, const struct shape *s) {
     bool wide = below(8) < s->wide_in_8;
     uint32_t words = 1 + below(below(4) == 0 ? s->most_words : s->most_words / 8 + 1);
     uint32_t align = wide ? 8 : 4;
@@ -320,8 +307,9 @@ static void add_random(struct phase_case *c, const struct shape *s)
     uint32_t count = c->count;
     uint32_t dest_count = c->dest_count;
     uint32_t source = below(s->tiles);
-    struct exchange_transfer *t = add(c, source, DATA_BASE + below(range) / align * align, words,
-        wide ? EXCHANGE_PAIRED : EXCHANGE_ABSOLUTE);
+    struct exchange_transfer *t =
+        add(c, source, DATA_BASE + below(range) / align * align, words,
+            wide ? EXCHANGE_PAIRED : EXCHANGE_ABSOLUTE);
     if (count > 0 && below(4) == 0) { /* relay: forwards what an earlier one delivers */
         const struct exchange_transfer *from = &c->list[below(count)];
         const struct exchange_dest *d = &from->dests[below(from->dest_count)];
@@ -349,8 +337,7 @@ static void add_random(struct phase_case *c, const struct shape *s)
     }
 }
 
-static void random_phase(const struct shape *s, unsigned round)
-{
+static void random_phase(const struct shape *s, unsigned round) {
     char what[96];
     snprintf(what, sizeof what, "round %u: %u tiles, %u transfers", round, s->tiles, s->transfers);
     struct phase_case c = case_new(s->transfers + 1, 2 * s->transfers * s->most_dests + 2);
@@ -366,24 +353,23 @@ static void random_phase(const struct shape *s, unsigned round)
         ck_assert_uint_eq(again.total_row_bytes, phase.total_row_bytes);
         for (uint32_t i = 0; i < phase.row_count; i++) {
             ck_assert_uint_eq(again.rows[i].word_count, phase.rows[i].word_count);
-            ck_assert_mem_eq(again.rows[i].words, phase.rows[i].words,
-                4 * (size_t)phase.rows[i].word_count);
+            ck_assert_mem_eq(
+                again.rows[i].words, phase.rows[i].words, 4 * (size_t)phase.rows[i].word_count);
         }
     }
-    struct exchange_options list = {.list_order = true, .plain = round % 2 == 0,
-        .always_trial = round % 3 == 0};
+    struct exchange_options list = {
+        .list_order = true, .plain = round % 2 == 0, .always_trial = round % 3 == 0};
     judge(&c, &list, what);
 }
 
-START_TEST(random_phases_deliver_exactly)
-{
+START_TEST(random_phases_deliver_exactly) {
     static const struct shape shapes[] = {
-        {64, 30, 5, 80, 0x90000, 0},    {64, 200, 4, 60, 0x80000, 0},
-        {64, 60, 12, 300, 0x20000, 0},  {64, 40, 4, 40, 0x2000, 0},
-        {128, 120, 6, 200, 0x90000, 4}, {64, 90, 4, 64, 0x30000, 3},
+        {64, 30, 5, 80, 0x90000, 0},      {64, 200, 4, 60, 0x80000, 0},
+        {64, 60, 12, 300, 0x20000, 0},    {64, 40, 4, 40, 0x2000, 0},
+        {128, 120, 6, 200, 0x90000, 4},   {64, 90, 4, 64, 0x30000, 3},
         {1472, 200, 30, 700, 0x90000, 1}, {1472, 1, 400, 3000, 0x90000, 0},
-        {4, 120, 3, 56, 0x90000, 0},    {4, 80, 2, 60, 0x18000, 4},
-        {64, 150, 3, 8, 0x4000, 0},     {8, 200, 4, 16, 0x90000, 2},
+        {4, 120, 3, 56, 0x90000, 0},      {4, 80, 2, 60, 0x18000, 4},
+        {64, 150, 3, 8, 0x4000, 0},       {8, 200, 4, 16, 0x90000, 2},
     };
     struct arena_mark mark = arena_mark(&a);
     for (unsigned round = 0; round < 48; round++) {
@@ -393,8 +379,7 @@ START_TEST(random_phases_deliver_exactly)
 }
 END_TEST
 
-START_TEST(rows_that_need_aligning_are_retried)
-{
+START_TEST(rows_that_need_aligning_are_retried) {
     /* messages of 52 words to a tile of row 0: every new source meets the pointer before */
     unsigned trials = 0;
     for (uint32_t words = 1; words <= 56; words++) {
@@ -413,8 +398,7 @@ START_TEST(rows_that_need_aligning_are_retried)
 }
 END_TEST
 
-START_TEST(orders_against_the_bytes_are_refused)
-{
+START_TEST(orders_against_the_bytes_are_refused) {
     struct phase_case c = case_new(3, 3);
     add(&c, 10, 0x64000, 64, EXCHANGE_ABSOLUTE);
     to(&c, 20, 0x70000);
@@ -438,9 +422,9 @@ END_TEST
 
 /* Flips every bit of every word. What the verifier lets pass must be harmless on the fabric too;
  * most flips must be found. */
-static void flip_all(const struct phase_case *c, struct exchange_phase *phase, unsigned *ret_passed,
-    unsigned *ret_refused)
-{
+static void flip_all(
+    const struct phase_case *c, struct exchange_phase *phase, unsigned *ret_passed,
+    unsigned *ret_refused) {
     for (uint32_t i = 0; i < phase->row_count; i++) {
         for (uint32_t w = 0; w < phase->rows[i].word_count; w++) {
             for (unsigned bit = 0; bit < 32; bit++) {
@@ -450,8 +434,9 @@ static void flip_all(const struct phase_case *c, struct exchange_phase *phase, u
                 struct err err = {0};
                 if (exchange_verify_phase(c->list, c->count, phase, &a, &err) == 0) {
                     const char *fault = fabric_fault(c, phase);
-                    ck_assert_msg(fault == NULL, "row %u word %u bit %u passes the verifier: %s",
-                        i, w, bit, fault);
+                    ck_assert_msg(
+                        fault == NULL, "row %u word %u bit %u passes the verifier: %s", i, w, bit,
+                        fault);
                     ++*ret_passed;
                 } else {
                     ++*ret_refused;
@@ -463,8 +448,7 @@ static void flip_all(const struct phase_case *c, struct exchange_phase *phase, u
     }
 }
 
-START_TEST(damaged_rows_are_found)
-{
+START_TEST(damaged_rows_are_found) {
     struct phase_case c = case_new(8, 16);
     unsigned passed = 0;
     unsigned refused = 0;
@@ -485,8 +469,7 @@ START_TEST(damaged_rows_are_found)
 }
 END_TEST
 
-START_TEST(damaged_schedules_are_found)
-{
+START_TEST(damaged_schedules_are_found) {
     struct phase_case c = case_new(4, 8);
     add(&c, 10, 0x64000, 60, EXCHANGE_ABSOLUTE);
     to(&c, 20, 0x70000);
@@ -520,8 +503,7 @@ END_TEST
 
 /* ---- memory and text ---------------------------------------------------------------------- */
 
-static int schedule_with_limit(const struct phase_case *c, uint64_t after)
-{
+static int schedule_with_limit(const struct phase_case *c, uint64_t after) {
     struct arena own;
     arena_init(&own, 64u << 20);
     own.fail_after = after;
@@ -537,8 +519,7 @@ static int schedule_with_limit(const struct phase_case *c, uint64_t after)
     return rc;
 }
 
-START_TEST(every_allocation_may_fail)
-{
+START_TEST(every_allocation_may_fail) {
     static const struct shape s = {64, 20, 3, 60, 0x8000, 3};
     struct phase_case c = case_new(40, 400);
     for (uint32_t i = 0; i < s.transfers; i++) {
@@ -554,8 +535,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-START_TEST(the_timeline_names_every_row)
-{
+START_TEST(the_timeline_names_every_row) {
     struct phase_case c = case_new(2, 2);
     add(&c, 0, 0x64010, 7, EXCHANGE_ABSOLUTE);
     to(&c, 1, 0x70020);
@@ -578,19 +558,19 @@ END_TEST
 /* ---- figures ------------------------------------------------------------------------------ */
 
 /* most: events that may be lost above what no order can beat */
-static void figure(const struct phase_case *c, const char *what, bool try_paired, uint32_t most)
-{
+static void figure(const struct phase_case *c, const char *what, bool try_paired, uint32_t most) {
     struct exchange_options o = {.try_paired = try_paired};
     struct exchange_phase phase = judge(c, &o, what);
-    printf("%-35s %5u transfers: horizon %5u, endpoint bound %5u, with latency %5u, row %4u B\n",
-        what, c->count, phase.horizon, phase.lower_bound, phase.latency_bound, phase.max_row_bytes);
+    printf(
+        "%-35s %5u transfers: horizon %5u, endpoint bound %5u, with latency %5u, row %4u B\n", what,
+        c->count, phase.horizon, phase.lower_bound, phase.latency_bound, phase.max_row_bytes);
     ck_assert_uint_ge(phase.horizon, phase.latency_bound);
-    ck_assert_msg(phase.horizon <= phase.latency_bound + most, "%s: horizon %u, bound %u", what,
+    ck_assert_msg(
+        phase.horizon <= phase.latency_bound + most, "%s: horizon %u, bound %u", what,
         phase.horizon, phase.latency_bound);
 }
 
-START_TEST(horizons_stay_near_the_bound)
-{
+START_TEST(horizons_stay_near_the_bound) {
     struct phase_case c = case_new(TARGET_TILES, TARGET_TILES);
     uint16_t map[TARGET_TILES];
     for (uint32_t i = 0; i < TARGET_TILES; i++) {
@@ -635,14 +615,21 @@ START_TEST(horizons_stay_near_the_bound)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     const TTest *const tests[] = {
-        faulty_transfers_are_refused, longest_transfers_pass_and_one_more_is_refused,
-        loopbacks_of_every_length_pass, an_empty_phase_has_no_rows, a_far_offset_needs_several_delays,
-        random_phases_deliver_exactly, rows_that_need_aligning_are_retried,
-        orders_against_the_bytes_are_refused, damaged_rows_are_found, damaged_schedules_are_found,
-        every_allocation_may_fail, the_timeline_names_every_row, horizons_stay_near_the_bound,
+        faulty_transfers_are_refused,
+        longest_transfers_pass_and_one_more_is_refused,
+        loopbacks_of_every_length_pass,
+        an_empty_phase_has_no_rows,
+        a_far_offset_needs_several_delays,
+        random_phases_deliver_exactly,
+        rows_that_need_aligning_are_retried,
+        orders_against_the_bytes_are_refused,
+        damaged_rows_are_found,
+        damaged_schedules_are_found,
+        every_allocation_may_fail,
+        the_timeline_names_every_row,
+        horizons_stay_near_the_bound,
     };
     Suite *suite = suite_create("exchange");
     TCase *all = tcase_create("exchange");

@@ -23,10 +23,9 @@
 #define NAN16  0x7ECEu
 #define NANOO  (1u << 20)
 
-static uint32_t word_of(const char *text)
-{
+static uint32_t word_of(const char *text) {
     struct insn insn;
-    struct err err = { 0 };
+    struct err err = {0};
     uint32_t word;
 
     ck_assert_msg(isa_parse(text, ISA_WORKER, &insn, &err) == 0, "%s: %s", text, err.text);
@@ -36,10 +35,10 @@ static uint32_t word_of(const char *text)
 }
 
 /* A worker with the loop {load ; -} {- ; work} {store ; -} over STEPS steps. */
-static struct sim_tile *looping(const char *load, const char *work, const char *store)
-{
-    const char *text[8] = { "rpt $m3, 2", "setzi $a13, 0", load, "setzi $a13, 0", "setzi $m14, 0",
-        work, store, "setzi $a13, 0" };
+static struct sim_tile *looping(const char *load, const char *work, const char *store) {
+    const char *text[8] = {"rpt $m3, 2",    "setzi $a13, 0", load,
+                           "setzi $a13, 0", "setzi $m14, 0", work,
+                           store,           "setzi $a13, 0"};
     struct sim_tile *t = sim_tile_new(NULL);
 
     ck_assert_ptr_nonnull(t);
@@ -52,9 +51,9 @@ static struct sim_tile *looping(const char *load, const char *work, const char *
 }
 
 /* Runs the loop over in[] of in_bytes; out[] gets out_bytes. Returns the flags. */
-static uint32_t stream(struct sim_tile *t, uint32_t fp_ctl, const void *in, uint32_t in_bytes,
-    void *out, uint32_t out_bytes, uint32_t steps)
-{
+static uint32_t stream(
+    struct sim_tile *t, uint32_t fp_ctl, const void *in, uint32_t in_bytes, void *out,
+    uint32_t out_bytes, uint32_t steps) {
     struct sim_stopped stop;
     uint64_t flags;
 
@@ -75,8 +74,7 @@ static uint32_t stream(struct sim_tile *t, uint32_t fp_ctl, const void *in, uint
 /* ---- single to half -------------------------------------------------------------------------- */
 
 /* Nearest half of a single precision pattern, ties to even, by integers; adds flags. */
-static uint32_t half_of_single(uint32_t x, bool nanoo, uint32_t *flags)
-{
+static uint32_t half_of_single(uint32_t x, bool nanoo, uint32_t *flags) {
     uint32_t sign = x >> 16 & 0x8000u, magnitude = x & 0x7FFFFFFFu;
     uint32_t exponent = magnitude >> 23, m = (magnitude & 0x7FFFFFu) | 0x800000u, drop, kept, rest;
 
@@ -111,13 +109,12 @@ struct narrowing {
     uint64_t total;
 };
 
-static void narrowing_flush(struct narrowing *n)
-{
+static void narrowing_flush(struct narrowing *n) {
     for (int mode = 0; mode < 2; mode++) {
         uint32_t want = 0, got;
         memset(n->in + n->count, 0, (4 * STEPS - n->count) * sizeof n->in[0]);
-        got = stream(n->t, mode == 1 ? NANOO : 0, n->in, sizeof n->in, n->out, sizeof n->out,
-            STEPS);
+        got =
+            stream(n->t, mode == 1 ? NANOO : 0, n->in, sizeof n->in, n->out, sizeof n->out, STEPS);
         for (uint32_t i = 0; i < 4 * STEPS; i++) {
             uint32_t h = half_of_single(n->in[i], mode == 1, &want);
             if (h != n->out[i]) { /* the checking macro is too slow for every value */
@@ -130,16 +127,14 @@ static void narrowing_flush(struct narrowing *n)
     n->count = 0;
 }
 
-static void narrow(struct narrowing *n, uint32_t x)
-{
+static void narrow(struct narrowing *n, uint32_t x) {
     n->in[n->count++] = x;
     if (n->count == 4 * STEPS) {
         narrowing_flush(n);
     }
 }
 
-static void narrow_around(struct narrowing *n, uint32_t x)
-{
+static void narrow_around(struct narrowing *n, uint32_t x) {
     for (uint32_t sign = 0; sign < 2; sign++) {
         narrow(n, (x - 1) | sign << 31);
         narrow(n, x | sign << 31);
@@ -147,24 +142,22 @@ static void narrow_around(struct narrowing *n, uint32_t x)
     }
 }
 
-static struct narrowing *narrowing_new(void)
-{
+static struct narrowing *narrowing_new(void) {
     struct narrowing *n = calloc(1, sizeof *n);
 
     ck_assert_ptr_nonnull(n);
-    n->t = looping("ld128step $a0:3, $m15, $m1+=, 1", "f32v4tof16 $a4:5, $a0:3",
+    n->t = looping(
+        "ld128step $a0:3, $m15, $m1+=, 1", "f32v4tof16 $a4:5, $a0:3",
         "st64step $a4:5, $m15, $m2+=, 1");
     return n;
 }
 
-static void narrowing_free(struct narrowing *n)
-{
+static void narrowing_free(struct narrowing *n) {
     sim_tile_free(n->t);
     free(n);
 }
 
-START_TEST(single_to_half_at_ties)
-{
+START_TEST(single_to_half_at_ties) {
     struct narrowing *n = narrowing_new();
 
     /* Halfway between two normal halves: the bit below the last place alone. */
@@ -192,8 +185,7 @@ START_TEST(single_to_half_at_ties)
 }
 END_TEST
 
-START_TEST(single_to_half_at_random)
-{
+START_TEST(single_to_half_at_random) {
     struct narrowing *n = narrowing_new();
     uint64_t s = 0x9E3779B97F4A7C15u;
 
@@ -215,10 +207,9 @@ END_TEST
 /* ---- all halves ------------------------------------------------------------------------------ */
 
 /* Streams all 65,536 halves, two to a step; out[] gets one word a step. */
-static void all_halves(const char *work, uint32_t out[32768])
-{
-    struct sim_tile *t = looping("ld32step $a0, $m15, $m1+=, 1", work,
-        "st32step $a1, $m15, $m2+=, 1");
+static void all_halves(const char *work, uint32_t out[32768]) {
+    struct sim_tile *t =
+        looping("ld32step $a0, $m15, $m1+=, 1", work, "st32step $a1, $m15, $m2+=, 1");
     static uint16_t in[65536];
 
     for (uint32_t i = 0; i < 65536; i++) {
@@ -229,21 +220,22 @@ static void all_halves(const char *work, uint32_t out[32768])
 }
 
 /* signalling, quiet, infinite, zero, denormal or normal; the last four with their sign. */
-static uint32_t kind_of(uint32_t h)
-{
+static uint32_t kind_of(uint32_t h) {
     uint32_t sign = h >> 15, magnitude = h & 0x7FFFu;
 
     if (magnitude > 0x7C00) {
         return (magnitude & 0x200) != 0 ? 1 : 0;
     }
-    return 2 + sign + 2 * (magnitude == 0x7C00 ? 0u : magnitude == 0 ? 1u : magnitude < 0x400 ? 2u
-                                                                                             : 3u);
+    return 2 + sign +
+           2 * (magnitude == 0x7C00 ? 0u
+                : magnitude == 0    ? 1u
+                : magnitude < 0x400 ? 2u
+                                    : 3u);
 }
 
-START_TEST(classes)
-{
+START_TEST(classes) {
     static uint32_t out[32768];
-    uint32_t code[10] = { 1, 2 }; /* the two that are known; the others must differ */
+    uint32_t code[10] = {1, 2}; /* the two that are known; the others must differ */
 
     all_halves("f16v2class $a1, $a0", out);
     for (uint32_t h = 0; h < 65536; h++) {
@@ -264,16 +256,14 @@ START_TEST(classes)
 }
 END_TEST
 
-static double value_of(uint32_t h)
-{
+static double value_of(uint32_t h) {
     double m = (h >> 10 & 31) == 0 ? (h & 0x3FF) : (h & 0x3FF) + 1024;
     double v = ldexp(m, (int)((h >> 10 & 31) == 0 ? 1 : h >> 10 & 31) - 25);
 
     return (h & 0x8000) != 0 ? -v : v;
 }
 
-START_TEST(sigmoids)
-{
+START_TEST(sigmoids) {
     static uint32_t out[32768];
 
     all_halves("f16v2sigm $a1, $a0", out);
@@ -293,8 +283,7 @@ START_TEST(sigmoids)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("f16_all");
     TCase *c = tcase_create("all");
     SRunner *runner;

@@ -27,15 +27,13 @@
 static char dir[64];
 static char lock_path[96];
 
-static void setup(void)
-{
+static void setup(void) {
     strcpy(dir, "/tmp/ipud-test-faults-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(lock_path, sizeof lock_path, "%s/lock", dir);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     unlink(lock_path);
     rmdir(dir);
 }
@@ -60,8 +58,8 @@ static const char frame[] =
     "    put $INCOMING_BASE, $m15\n    put $OUTGOING_BASE, $m15\n    setzi $m8, 1\n"               \
     "    put $INCOMING_DCOUNT, $m8\n    sync 3\n    call $m10, " row "\n    bri finish\n"
 #define EXCHANGE                                                                                   \
-    "    brnz $m4, take\n    brnz $m5, give\n" PHASE("row_idle") "take:\n" PHASE("row_take")       \
-    "give:\n" PHASE("row_send")
+    "    brnz $m4, take\n    brnz $m5, give\n" PHASE("row_idle") "take:\n" PHASE(                  \
+        "row_take") "give:\n" PHASE("row_send")
 /* Times of exchange fact sheet E3; to: word address, sctl: 1 = 32-bit items east, 5 = 64-bit. */
 #define ROWS(to, sctl)                                                                             \
     ".globl row_idle\n.globl row_take\n.globl row_send\n.p2align 3\n"                              \
@@ -84,33 +82,33 @@ struct scenario {
 };
 
 static const struct scenario scenarios[] = {
-    {"missed sync", "    brnz $m3, finish\n    sync 3\n", "", ERR_DEADLOCK, "deadlock", VICTIM, NULL,
-        NULL, NULL, "rt_host_out", "in sync 7"},
+    {"missed sync", "    brnz $m3, finish\n    sync 3\n", "", ERR_DEADLOCK, "deadlock", VICTIM,
+     NULL, NULL, NULL, "rt_host_out", "in sync 7"},
     {"width of a transfer", EXCHANGE, ROWS("0x64000 / 4", "5"), ERR_TILE_FAULT, "fault", RECEIVER,
-        "EXERR", "CONF", "row.0", "program", "receive error CONF"},
+     "EXERR", "CONF", "row.0", "program", "receive error CONF"},
     {"row beside its data", EXCHANGE, ROWS("0x4f000 / 4", "1"), ERR_TILE_FAULT, "fault", RECEIVER,
-        "EXERR", "CLASH_IFETCH", "row.0", "program", "after row.0"},
+     "EXERR", "CLASH_IFETCH", "row.0", "program", "after row.0"},
     {"store to a bad address", "    brz $m3, finish\n    st32 $m0, $m15, $m15, 4\n", "",
-        ERR_TILE_FAULT, "fault", VICTIM, "INVALID_ADDR", NULL, NULL, "program", "INVALID_ADDR"},
+     ERR_TILE_FAULT, "fault", VICTIM, "INVALID_ADDR", NULL, NULL, "program", "INVALID_ADDR"},
     {"floating point",
-        "    brz $m3, finish\n    setzi $m6, 2\n    put $FP_ICTL, $m6\n    setzi $m6, divides\n"
-        "    run $m6, $m15, 0\n    sync 2\n",
-        ".worker\n.globl divides\n.p2align 3\ndivides:\n    f32oorx $a0, $azero\n    exitz $m15\n",
-        ERR_TILE_FAULT, "fault", VICTIM, "FP", NULL, NULL, "divides", "worker 0"},
-    {"trap", "    brz $m3, finish\n    trap 1\n", "", ERR_TILE_FAULT, "fault", VICTIM, "PBRK1", NULL,
-        NULL, "program", "PBRK1"},
+     "    brz $m3, finish\n    setzi $m6, 2\n    put $FP_ICTL, $m6\n    setzi $m6, divides\n"
+     "    run $m6, $m15, 0\n    sync 2\n",
+     ".worker\n.globl divides\n.p2align 3\ndivides:\n    f32oorx $a0, $azero\n    exitz $m15\n",
+     ERR_TILE_FAULT, "fault", VICTIM, "FP", NULL, NULL, "divides", "worker 0"},
+    {"trap", "    brz $m3, finish\n    trap 1\n", "", ERR_TILE_FAULT, "fault", VICTIM, "PBRK1",
+     NULL, NULL, "program", "PBRK1"},
     {"endless loop", "    brz $m3, finish\nagain:\n    bri again\n", "", ERR_RUN_TIMEOUT, "running",
-        VICTIM, NULL, NULL, NULL, "program", "run, first tile 5"},
+     VICTIM, NULL, NULL, NULL, "program", "run, first tile 5"},
     {"endless worker",
-        "    brz $m3, finish\n    setzi $m6, again\n    run $m6, $m15, 0\n    sync 2\n",
-        ".worker\n.globl again\nagain:\n    bri again\n", ERR_RUN_TIMEOUT, "running", VICTIM, NULL,
-        NULL, NULL, "again", "run, first tile 5"},
-    {"program that ends", "    brnz $m3, ends\n    sync 3\n    bri finish\nends:\n    br $m15\n", "",
-        ERR_DEADLOCK, "deadlock", VICTIM, NULL, NULL, NULL, NULL, "has ended"},
+     "    brz $m3, finish\n    setzi $m6, again\n    run $m6, $m15, 0\n    sync 2\n",
+     ".worker\n.globl again\nagain:\n    bri again\n", ERR_RUN_TIMEOUT, "running", VICTIM, NULL,
+     NULL, NULL, "again", "run, first tile 5"},
+    {"program that ends", "    brnz $m3, ends\n    sync 3\n    bri finish\nends:\n    br $m15\n",
+     "", ERR_DEADLOCK, "deadlock", VICTIM, NULL, NULL, NULL, NULL, "has ended"},
 };
 
-static const struct scenario good = {"exchange", EXCHANGE, ROWS("0x64000 / 4", "1"), 0, NULL, 0,
-    NULL, NULL, NULL, NULL, NULL};
+static const struct scenario good = {
+    "exchange", EXCHANGE, ROWS("0x64000 / 4", "1"), 0, NULL, 0, NULL, NULL, NULL, NULL, NULL};
 
 struct built { /* a package for all tiles, in an arena */
     struct arena arena;
@@ -121,10 +119,9 @@ struct built { /* a package for all tiles, in an arena */
     struct package_symbol symbols[64];
 };
 
-static const struct asm_image *assemble(struct built *b, const struct scenario *s)
-{
-    static const struct asm_def defs[] = {{"DESCRIPTOR", DESCRIPTOR}, {"VICTIM", VICTIM},
-        {"SENDER", SENDER}, {"RECEIVER", RECEIVER}};
+static const struct asm_image *assemble(struct built *b, const struct scenario *s) {
+    static const struct asm_def defs[] = {
+        {"DESCRIPTOR", DESCRIPTOR}, {"VICTIM", VICTIM}, {"SENDER", SENDER}, {"RECEIVER", RECEIVER}};
     struct err err = {0};
     char text[8192];
     snprintf(text, sizeof text, frame, s->body, s->behind);
@@ -135,15 +132,14 @@ static const struct asm_image *assemble(struct built *b, const struct scenario *
     ck_assert_int_eq(runtime_assemble(&b->arena, &objects[0], &err), 0);
     int r = asm_assemble(&source, ISA_SUPERVISOR, defs, 4, &b->arena, &objects[1], &err);
     ck_assert_msg(r == 0, "%s: %s %s", s->name, err.where, err.text);
-    r = asm_link((const struct asm_object *const *)objects, 2, &place, 1, NULL, 0, &b->arena, &image,
-        &err);
+    r = asm_link(
+        (const struct asm_object *const *)objects, 2, &place, 1, NULL, 0, &b->arena, &image, &err);
     ck_assert_msg(r == 0, "%s: %s %s", s->name, err.where, err.text);
     ck_assert_uint_eq(image->segment_count, 1);
     return image;
 }
 
-static int by_address(const void *a, const void *b)
-{
+static int by_address(const void *a, const void *b) {
     const struct package_symbol *x = a, *y = b;
     if (x->tile != y->tile) {
         return x->tile < y->tile ? -1 : 1;
@@ -152,8 +148,7 @@ static int by_address(const void *a, const void *b)
 }
 
 /* Symbols as the compiler makes them: rows belong to their tile and are called row.N. */
-static void add_symbols(struct built *b, const struct asm_image *image)
-{
+static void add_symbols(struct built *b, const struct asm_image *image) {
     uint32_t end = image->segments[0].addr + image->segments[0].size;
     uint32_t n = 0;
     for (size_t i = 0; i < image->symbol_count; i++) {
@@ -166,16 +161,18 @@ static void add_symbols(struct built *b, const struct asm_image *image)
             next = addr > s->addr && addr < next ? addr : next;
         }
         ck_assert_uint_lt(n, 64);
-        b->symbols[n++] = (struct package_symbol){is_take ? RECEIVER : is_send ? SENDER : -1, s->addr,
-            next - s->addr, is_row ? "row.0" : s->name};
+        b->symbols[n++] = (struct package_symbol){
+            is_take   ? RECEIVER
+            : is_send ? SENDER
+                      : -1,
+            s->addr, next - s->addr, is_row ? "row.0" : s->name};
     }
     qsort(b->symbols, n, sizeof b->symbols[0], by_address);
     b->p.symbols = b->symbols;
     b->p.symbol_count = n;
 }
 
-static struct built *build(const struct scenario *s)
-{
+static struct built *build(const struct scenario *s) {
     struct built *b = calloc(1, sizeof *b);
     arena_init(&b->arena, 64u << 20);
     const struct asm_image *image = assemble(b, s);
@@ -194,40 +191,49 @@ static struct built *build(const struct scenario *s)
     b->phases[0] = (struct package_phase){PACKAGE_RUN, 0, false};
     b->phases[1] = (struct package_phase){PACKAGE_RUN, 1, true};
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
-    b->p = (struct package){.target = TARGET_NAME, .compiler_id = zeros, .key = zeros,
-        .options = "{}", .compute_tiles = TARGET_TILES, .contents = b->contents, .content_count = 2, .segments = b->segments,
-        .segment_count = 2 * TARGET_TILES, .phases = b->phases, .phase_count = 2};
+    b->p = (struct package){
+        .target = TARGET_NAME,
+        .compiler_id = zeros,
+        .key = zeros,
+        .options = "{}",
+        .compute_tiles = TARGET_TILES,
+        .contents = b->contents,
+        .content_count = 2,
+        .segments = b->segments,
+        .segment_count = 2 * TARGET_TILES,
+        .phases = b->phases,
+        .phase_count = 2};
     add_symbols(b, image);
     return b;
 }
 
-static void built_free(struct built *b)
-{
+static void built_free(struct built *b) {
     arena_done(&b->arena);
     free(b);
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err)
-{
+static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err) {
     (void)spec;
     return sim_device_open(arg, ret, err);
 }
 
-static struct device *open_device(struct sim_options *sim)
-{
-    struct device_options options = {.spec = "sim", .lock_path = lock_path, .no_wait = true,
-        .open_ops = open_sim, .open_arg = sim};
+static struct device *open_device(struct sim_options *sim) {
+    struct device_options options = {
+        .spec = "sim",
+        .lock_path = lock_path,
+        .no_wait = true,
+        .open_ops = open_sim,
+        .open_arg = sim};
     struct device *d = NULL;
     struct err err = {0};
     ck_assert_msg(device_open(&options, &d, &err) == 0, "%s", err.text);
     return d;
 }
 
-static int load_and_run(struct device *d, const struct scenario *s, uint8_t number, double *ret_s,
-    struct err *err)
-{
+static int load_and_run(
+    struct device *d, const struct scenario *s, uint8_t number, double *ret_s, struct err *err) {
     struct built *b = build(s);
     struct digest digest = {{number}};
     struct device_run_report report;
@@ -244,29 +250,27 @@ static int load_and_run(struct device *d, const struct scenario *s, uint8_t numb
     return r;
 }
 
-static const char *text_of(const json_t *o, const char *name)
-{
+static const char *text_of(const json_t *o, const char *name) {
     return json_string_value(json_object_get(o, name));
 }
 
-static void expect_text(const char *what, const char *expected, const char *found, const char *all)
-{
+static void
+expect_text(const char *what, const char *expected, const char *found, const char *all) {
     bool same = expected == NULL ? found == NULL : found != NULL && strcmp(expected, found) == 0;
-    ck_assert_msg(same, "%s: %s, expected %s\n%s", what, found != NULL ? found : "none",
+    ck_assert_msg(
+        same, "%s: %s, expected %s\n%s", what, found != NULL ? found : "none",
         expected != NULL ? expected : "none", all);
 }
 
-static int count_of(const json_t *o, const char *list)
-{
+static int count_of(const json_t *o, const char *list) {
     return (int)json_array_size(json_object_get(o, list));
 }
 
 /* The list that names the tile of this scenario: exceptions, those running, or those missing. */
-static void check_named(const struct scenario *s, const json_t *o, const char *all)
-{
-    const char *list = s->exception != NULL               ? "exceptions"
-        : strcmp(s->verdict, "running") == 0 ? "running"
-                                             : "missing";
+static void check_named(const struct scenario *s, const json_t *o, const char *all) {
+    const char *list = s->exception != NULL                 ? "exceptions"
+                       : strcmp(s->verdict, "running") == 0 ? "running"
+                                                            : "missing";
     const json_t *x = json_array_get(json_object_get(o, list), 0);
     ck_assert_msg(x != NULL, "no %s\n%s", list, all);
     struct physical_tile tile = {(uint16_t)s->tile};
@@ -284,8 +288,7 @@ static void check_named(const struct scenario *s, const json_t *o, const char *a
     }
 }
 
-static void check_postmortem(const struct scenario *s, const struct device *d, bool knows_waits)
-{
+static void check_postmortem(const struct scenario *s, const struct device *d, bool knows_waits) {
     const char *text = device_postmortem(d);
     ck_assert_msg(text != NULL, "%s: no post-mortem", s->name);
     ck_assert_uint_lt(strlen(text), DEVICE_POSTMORTEM_BYTES);
@@ -299,8 +302,7 @@ static void check_postmortem(const struct scenario *s, const struct device *d, b
     json_int_t tiles = 0;
     const char *class;
     json_t *count;
-    json_object_foreach(json_object_get(o, "tiles"), class, count)
-    {
+    json_object_foreach(json_object_get(o, "tiles"), class, count) {
         tiles += json_integer_value(count);
     }
     ck_assert_int_eq(tiles, TARGET_TILES);
@@ -312,8 +314,8 @@ static void check_postmortem(const struct scenario *s, const struct device *d, b
     } else if (strcmp(s->verdict, "deadlock") == 0) {
         /* The last work of its workers tells the tile from the others. */
         const char *summary = text_of(o, "summary");
-        ck_assert_msg(summary != NULL && strstr(summary, "1 of them, first tile 5") != NULL, "%s",
-            text);
+        ck_assert_msg(
+            summary != NULL && strstr(summary, "1 of them, first tile 5") != NULL, "%s", text);
         ck_assert_int_eq(count_of(o, "last_work"), 2);
     }
     if (getenv("SHOW_POSTMORTEM") != NULL) {
@@ -322,8 +324,7 @@ static void check_postmortem(const struct scenario *s, const struct device *d, b
     json_decref(o);
 }
 
-START_TEST(each_fault_is_named)
-{
+START_TEST(each_fault_is_named) {
     const struct scenario *s = &scenarios[_i];
     struct sim_options sim = {.threads = 2, .inject_waiting = true};
     struct device *d = open_device(&sim);
@@ -345,8 +346,7 @@ START_TEST(each_fault_is_named)
 END_TEST
 
 /* As hardware has been seen to: a supervisor that waits refuses to be read. */
-START_TEST(waits_may_stay_unknown)
-{
+START_TEST(waits_may_stay_unknown) {
     static const int with[] = {0, 1, 6};
     const struct scenario *s = &scenarios[with[_i]];
     struct sim_options sim = {.threads = 1};
@@ -371,8 +371,7 @@ struct sticky { /* the interface of one tile stays busy */
     uint64_t polls_ns; /* host time passes with each poll, as on a card */
 };
 
-static int sticky_read(void *self, uint32_t offset, uint32_t *ret, struct err *err)
-{
+static int sticky_read(void *self, uint32_t offset, uint32_t *ret, struct err *err) {
     struct sticky *s = self;
     int r = s->inner.read32(s->inner.self, offset, ret, err);
     if (r == 0 && offset == tdi(s->tile, TDI_STS)) {
@@ -382,87 +381,90 @@ static int sticky_read(void *self, uint32_t offset, uint32_t *ret, struct err *e
     return r;
 }
 
-static int sticky_write(void *self, uint32_t offset, uint32_t value, struct err *err)
-{
+static int sticky_write(void *self, uint32_t offset, uint32_t value, struct err *err) {
     struct sticky *s = self;
     return s->inner.write32(s->inner.self, offset, value, err);
 }
 
-static int sticky_attach(void *self, uint32_t index, void *memory, uint32_t size, struct err *err)
-{
+static int sticky_attach(void *self, uint32_t index, void *memory, uint32_t size, struct err *err) {
     struct sticky *s = self;
     return s->inner.attach(s->inner.self, index, memory, size, err);
 }
 
-static int sticky_detach(void *self, uint32_t index, struct err *err)
-{
+static int sticky_detach(void *self, uint32_t index, struct err *err) {
     struct sticky *s = self;
     return s->inner.detach(s->inner.self, index, err);
 }
 
-static int sticky_detach_all(void *self, struct err *err)
-{
+static int sticky_detach_all(void *self, struct err *err) {
     struct sticky *s = self;
     return s->inner.detach_all(s->inner.self, err);
 }
 
-static int sticky_request(void *self, enum ipu_request request, struct err *err)
-{
+static int sticky_request(void *self, enum ipu_request request, struct err *err) {
     struct sticky *s = self;
     return s->inner.request(s->inner.self, request, err);
 }
 
 static int sticky_mailbox(
-    void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *got, struct err *err)
-{
+    void *self, const struct ipu_mailbox *sent, struct ipu_mailbox *got, struct err *err) {
     struct sticky *s = self;
     return s->inner.mailbox(s->inner.self, sent, got, err);
 }
 
-static void sticky_fence(void *self)
-{
+static void sticky_fence(void *self) {
     struct sticky *s = self;
     s->inner.fence(s->inner.self);
 }
 
-static uint64_t sticky_now_ns(void *self)
-{
+static uint64_t sticky_now_ns(void *self) {
     struct sticky *s = self;
     return s->inner.now_ns(s->inner.self) + s->polls_ns;
 }
 
-static void sticky_pause(void *self, uint64_t ns)
-{
+static void sticky_pause(void *self, uint64_t ns) {
     struct sticky *s = self;
     s->inner.pause(s->inner.self, ns);
 }
 
-static void sticky_close(void *self)
-{
+static void sticky_close(void *self) {
     struct sticky *s = self;
     s->inner.close(s->inner.self);
 }
 
-static int open_sticky(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err)
-{
+static int open_sticky(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err) {
     struct sticky *s = arg;
     (void)spec;
     int r = sim_device_open(&s->sim, &s->inner, err);
-    *ret = (struct ipu_device_ops){s, "sim", sticky_read, sticky_write, sticky_attach,
-        sticky_detach, sticky_detach_all, sticky_request, sticky_mailbox, sticky_fence,
-        sticky_now_ns, sticky_pause, sticky_close};
+    *ret = (struct ipu_device_ops){
+        s,
+        "sim",
+        sticky_read,
+        sticky_write,
+        sticky_attach,
+        sticky_detach,
+        sticky_detach_all,
+        sticky_request,
+        sticky_mailbox,
+        sticky_fence,
+        sticky_now_ns,
+        sticky_pause,
+        sticky_close};
     return r;
 }
 
 /* The first error stays what it was, and what the other tiles say is still told. */
-START_TEST(busy_interface_ends_nothing)
-{
+START_TEST(busy_interface_ends_nothing) {
     /* A tile that only waits; the one that has trapped. */
     static const uint32_t tiles[] = {9, VICTIM};
     const struct scenario *s = &scenarios[5];
     struct sticky sticky = {.sim = {.threads = 1, .inject_waiting = true}, .tile = tiles[_i]};
-    struct device_options options = {.spec = "sim", .lock_path = lock_path, .no_wait = true,
-        .open_ops = open_sticky, .open_arg = &sticky};
+    struct device_options options = {
+        .spec = "sim",
+        .lock_path = lock_path,
+        .no_wait = true,
+        .open_ops = open_sticky,
+        .open_arg = &sticky};
     struct device *d = NULL;
     struct err err = {0};
     double seconds = 0;
@@ -476,7 +478,8 @@ START_TEST(busy_interface_ends_nothing)
     ck_assert_ptr_nonnull(o);
     expect_text("incomplete", NULL, text_of(o, "incomplete"), text);
     ck_assert(json_is_true(json_object_get(o, "waits_known")));
-    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(o, "tiles"), "waiting")),
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(json_object_get(o, "tiles"), "waiting")),
         TARGET_TILES - 1);
     ck_assert_int_eq(count_of(o, "exceptions"), _i == 0 ? 1 : 0);
     json_decref(o);
@@ -489,8 +492,7 @@ END_TEST
 
 /* ---- looking at a resident program ---------------------------------------------------------- */
 
-START_TEST(looks_disturb_nothing)
-{
+START_TEST(looks_disturb_nothing) {
     struct sim_options sim = {.threads = 1, .inject_waiting = _i != 0};
     struct device *d = open_device(&sim);
     struct err err = {0};
@@ -501,8 +503,8 @@ START_TEST(looks_disturb_nothing)
     json_t *o = json_loads(text, 0, NULL);
     ck_assert_ptr_nonnull(o);
     expect_text("verdict", "quiet", text_of(o, "verdict"), text);
-    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(o, "tiles"), "waiting")),
-        TARGET_TILES);
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(json_object_get(o, "tiles"), "waiting")), TARGET_TILES);
     json_decref(o);
     free(text);
 
@@ -536,8 +538,7 @@ START_TEST(looks_disturb_nothing)
 END_TEST
 
 /* Break on sync and retirement break, by the calls of debug.c. */
-START_TEST(breaks_stop_and_resume)
-{
+START_TEST(breaks_stop_and_resume) {
     struct sim_options sim = {.threads = 1};
     struct device *d = open_device(&sim);
     struct err err = {0};
@@ -571,8 +572,7 @@ END_TEST
 static char **wanted; /* NAME FILE of the command line */
 
 /* As a test, because building asserts. */
-START_TEST(package_is_written)
-{
+START_TEST(package_is_written) {
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (strcmp(scenarios[i].name, wanted[0]) == 0) {
             struct built *b = build(&scenarios[i]);
@@ -591,8 +591,7 @@ START_TEST(package_is_written)
 }
 END_TEST
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "--package") == 0) {
         wanted = argv + 2;
     }

@@ -404,33 +404,15 @@ START_TEST(verify_finds_damage) {
         struct graph *g = load(MODEL);
         ck_assert_int_eq(graph_verify(g, &e), 0);
         switch (damage) {
-        case 0:
-            g->nodes[0].inputs[0].n = g->outputs[0].n;
-            break;
-        case 1:
-            g->values[g->outputs[0].n].shape.dim[0]++;
-            break;
-        case 2:
-            g->values[g->outputs[0].n].dtype = DTYPE_FLOAT;
-            break;
-        case 3:
-            g->values[1].name = g->values[0].name;
-            break;
-        case 4:
-            g->nodes[0].attr_count--;
-            break;
-        case 5:
-            g->nodes[2].input_count = 2;
-            break;
-        case 6:
-            g->values[g->outputs[0].n].is_output = false;
-            break;
-        case 7:
-            g->values[g->nodes[1].outputs[0].n].producer.n = 0;
-            break;
-        case 8:
-            g->nodes[2].attrs[0].i = 2;
-            break;
+        case 0: g->nodes[0].inputs[0].n = g->outputs[0].n; break;
+        case 1: g->values[g->outputs[0].n].shape.dim[0]++; break;
+        case 2: g->values[g->outputs[0].n].dtype = DTYPE_FLOAT; break;
+        case 3: g->values[1].name = g->values[0].name; break;
+        case 4: g->nodes[0].attr_count--; break;
+        case 5: g->nodes[2].input_count = 2; break;
+        case 6: g->values[g->outputs[0].n].is_output = false; break;
+        case 7: g->values[g->nodes[1].outputs[0].n].producer.n = 0; break;
+        case 8: g->nodes[2].attrs[0].i = 2; break;
         }
         ck_assert_msg(graph_verify(g, &e) < 0, "damage %d", damage);
         ck_assert_uint_gt(strlen(e.text), 5);

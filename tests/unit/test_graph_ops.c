@@ -281,30 +281,14 @@ START_TEST(verify_finds_damage) {
         ck_assert_int_eq(graph_verify(g, &e), 0);
         ck_assert_int_eq(split->op, GRAPH_OP_Split);
         switch (damage) {
-        case 0:
-            split->output_count = 1;
-            break;
-        case 1:
-            split->output_count = 17;
-            break;
-        case 2:
-            g->values[split->outputs[1].n].shape.dim[3] = 5;
-            break;
-        case 3:
-            g->values[reshape->inputs[1].n].source.bytes = NULL;
-            break;
-        case 4:
-            g->values[reshape->inputs[1].n].is_hashed_constant = false;
-            break;
-        case 5:
-            reshape->inputs[1] = reshape->inputs[0];
-            break;
-        case 6:
-            g->nodes[0].op = GRAPH_OP_COUNT;
-            break;
-        case 7:
-            g->nodes[1].attrs[0].count = 3;
-            break;
+        case 0: split->output_count = 1; break;
+        case 1: split->output_count = 17; break;
+        case 2: g->values[split->outputs[1].n].shape.dim[3] = 5; break;
+        case 3: g->values[reshape->inputs[1].n].source.bytes = NULL; break;
+        case 4: g->values[reshape->inputs[1].n].is_hashed_constant = false; break;
+        case 5: reshape->inputs[1] = reshape->inputs[0]; break;
+        case 6: g->nodes[0].op = GRAPH_OP_COUNT; break;
+        case 7: g->nodes[1].attrs[0].count = 3; break;
         }
         ck_assert_msg(graph_verify(g, &e) < 0, "damage %d", damage);
         ck_assert_uint_gt(strlen(e.text), 5);

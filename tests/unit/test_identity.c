@@ -18,35 +18,32 @@
 static char directory[64];
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     strcpy(directory, "/tmp/test_identity.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(directory));
     arena_init(&arena, 256u << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     char command[128];
     arena_done(&arena);
     snprintf(command, sizeof command, "rm -rf %s", directory);
     ck_assert_int_eq(system(command), 0);
 }
 
-static const char *path_of(const char *name)
-{
+static const char *path_of(const char *name) {
     return arena_printf(&arena, "%s/%s", directory, name);
 }
 
 /* ---- Packages -------------------------------------------------------------------------------- */
 
 /* known, staged: files of schedules, or NULL. */
-static struct compile_result compile(
-    const struct graph *g, uint32_t tiles, const char *known, const char *staged)
-{
+static struct compile_result
+compile(const struct graph *g, uint32_t tiles, const char *known, const char *staged) {
     const char *package = path_of("package");
     unlink(package);
-    struct compile_job job = {.graph = g,
+    struct compile_job job = {
+        .graph = g,
         .options = {.tiles = tiles},
         .key = FIXED_ID,
         .compiler_id = FIXED_ID,
@@ -57,38 +54,34 @@ static struct compile_result compile(
     struct err err = {0};
     int rc = compile_run(&job, &ret, &err);
     ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
-    ck_assert_uint_eq(ret.exchange_phases,
-        ret.phases_scheduled + ret.phases_replayed + ret.phases_refused);
+    ck_assert_uint_eq(
+        ret.exchange_phases, ret.phases_scheduled + ret.phases_replayed + ret.phases_refused);
     return ret;
 }
 
-static void run_sql(const char *path, const char *sql)
-{
+static void run_sql(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
     ck_assert_msg(sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK, "%s", sqlite3_errmsg(db));
     ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
-static void same_digest(const struct compile_result *a, const struct compile_result *b)
-{
+static void same_digest(const struct compile_result *a, const struct compile_result *b) {
     ck_assert(digest_equal(&a->digest, &b->digest));
     ck_assert_uint_eq(a->estimated_cycles, b->estimated_cycles);
     ck_assert_uint_eq(a->phases_refused, b->phases_refused);
 }
 
-static const struct graph *net_of(int which, uint32_t *ret_tiles)
-{
+static const struct graph *net_of(int which, uint32_t *ret_tiles) {
     static const int64_t widths[] = {256, 192, 100, 10};
     static const int64_t wide[] = {512, 300, 64};
     *ret_tiles = (const uint32_t[]){16, 32, 24}[which];
-    return which == 0 ? net_mlp(&arena, 20, widths, 4)
-        : which == 1  ? net_mlp(&arena, 33, wide, 3)
-                      : net_residual(&arena, 12, 64, 256);
+    return which == 0   ? net_mlp(&arena, 20, widths, 4)
+           : which == 1 ? net_mlp(&arena, 33, wide, 3)
+                        : net_residual(&arena, 12, 64, 256);
 }
 
-START_TEST(stored_schedules_change_no_package)
-{
+START_TEST(stored_schedules_change_no_package) {
     struct compile_result bare[3];
     uint32_t replayed = 0;
     for (int i = 0; i < 3; i++) { /* no store; an empty one; its own; that of all before */
@@ -113,8 +106,10 @@ START_TEST(stored_schedules_change_no_package)
         const char *foreign = arena_printf(&arena, "%s/own%d", directory, (i + 1) % 3);
         struct compile_result other = compile(g, tiles, foreign, NULL);
         same_digest(&bare[i], &other);
-        run_sql(foreign,
-            arena_printf(&arena,
+        run_sql(
+            foreign,
+            arena_printf(
+                &arena,
                 "ATTACH '%s/own%d' AS o; INSERT OR IGNORE INTO schedule SELECT * FROM o.schedule",
                 directory, i));
         struct compile_result both = compile(g, tiles, foreign, NULL);
@@ -125,15 +120,15 @@ START_TEST(stored_schedules_change_no_package)
 END_TEST
 
 /* Each changes the store of a warm compile; those marked leave nothing to replay. */
-START_TEST(damaged_stores_change_no_package)
-{
+START_TEST(damaged_stores_change_no_package) {
     static const struct {
         const char *sql;
         off_t length; /* -1: not cut */
         bool is_empty;
     } rows[] = {
         {"UPDATE schedule SET value = zeroblob(length(value))", -1, true},
-        {"UPDATE schedule SET value = (SELECT value FROM schedule ORDER BY key LIMIT 1)", -1, false},
+        {"UPDATE schedule SET value = (SELECT value FROM schedule ORDER BY key LIMIT 1)", -1,
+         false},
         {"UPDATE schedule SET value = NULL WHERE 0; DELETE FROM schedule", -1, true},
         {"SELECT 1", 0, true},
         {"SELECT 1", 100, true},
@@ -159,8 +154,7 @@ START_TEST(damaged_stores_change_no_package)
 END_TEST
 
 /* Digest and file of a compile in a process whose environment is `which`. */
-static void compile_apart(int which, struct digest ret[2])
-{
+static void compile_apart(int which, struct digest ret[2]) {
     int ends[2];
     ck_assert_int_eq(pipe(ends), 0);
     fflush(NULL);
@@ -184,7 +178,7 @@ static void compile_apart(int which, struct digest ret[2])
         FILE *file = fopen(path_of("package"), "rb");
         _Static_assert(sizeof made == 2 * DIGEST_BYTES, "written as it lies");
         bool good = file != NULL && digest_of_fd(fileno(file), &made[1], NULL, NULL) == 0 &&
-            write(ends[1], made, sizeof made) == (ssize_t)sizeof made;
+                    write(ends[1], made, sizeof made) == (ssize_t)sizeof made;
         _exit(good ? 0 : 1);
     }
     close(ends[1]);
@@ -195,8 +189,7 @@ static void compile_apart(int which, struct digest ret[2])
     ck_assert_int_eq(status, 0);
 }
 
-START_TEST(environment_changes_no_package)
-{
+START_TEST(environment_changes_no_package) {
     struct digest plain[2], other[2];
     compile_apart(0, plain);
     for (int which = 1; which <= 5; which++) {
@@ -209,13 +202,11 @@ END_TEST
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
-static int no_files(void *arg, const char *label, struct err *err)
-{
+static int no_files(void *arg, const char *label, struct err *err) {
     return err_set(err, ERR_MISSING, "no file '%s'", label);
 }
 
-static struct graph *load(const json_t *model)
-{
+static struct graph *load(const json_t *model) {
     struct graph *loaded = NULL, *g = NULL;
     const char *const *warnings;
     uint32_t warning_count;
@@ -226,15 +217,14 @@ static struct graph *load(const json_t *model)
     return g;
 }
 
-static struct digest key_of(const json_t *model, const struct key_inputs *inputs)
-{
+static struct digest key_of(const json_t *model, const struct key_inputs *inputs) {
     struct digest key;
     ck_assert_int_eq(key_hash(load(model), inputs, &key, NULL), 0);
     return key;
 }
 
-static const struct key_inputs fixed = {KEY_VERSION, "{\"accumulate\":\"f32\",\"tiles\":64}",
-    KEY_TARGET, FIXED_ID};
+static const struct key_inputs fixed = {
+    KEY_VERSION, "{\"accumulate\":\"f32\",\"tiles\":64}", KEY_TARGET, FIXED_ID};
 
 static const char model_text[] =
     "{'inputs':[{'name':'x','dtype':'float16','shape':[8,64]}],"
@@ -253,8 +243,7 @@ static const char model_text[] =
     "'outputs':['p','q']}";
 
 /* Replaces every `from` (NULL: none) and the vector's values; owned. */
-static json_t *model_with(const char *from, const char *to, double weight)
-{
+static json_t *model_with(const char *from, const char *to, double weight) {
     const char *text = model_text;
     if (from != NULL) {
         const char *rest = text;
@@ -284,16 +273,14 @@ static json_t *model_with(const char *from, const char *to, double weight)
     return model;
 }
 
-static struct digest key_with(const char *from, const char *to, double weight)
-{
+static struct digest key_with(const char *from, const char *to, double weight) {
     json_t *model = model_with(from, to, weight);
     struct digest key = key_of(model, &fixed);
     json_decref(model);
     return key;
 }
 
-START_TEST(every_input_changes_the_key)
-{
+START_TEST(every_input_changes_the_key) {
     static const char *const edits[][2] = {
         {"'op_type':'Tanh'", "'op_type':'Sigmoid'"},
         {"'transB':1", "'transB':0"},
@@ -332,8 +319,7 @@ START_TEST(every_input_changes_the_key)
 END_TEST
 
 /* All options that change code are in the text that the key hashes. */
-START_TEST(options_are_in_their_text)
-{
+START_TEST(options_are_in_their_text) {
     struct compile_options o = {.tiles = 64};
     ck_assert_str_eq(compile_options_json(&o, &arena), fixed.options_json);
     struct compile_options tiles = {.tiles = 65};
@@ -344,8 +330,7 @@ START_TEST(options_are_in_their_text)
 END_TEST
 
 /* Objects with their members in reverse, arrays as they are; owned. */
-static json_t *reversed(const json_t *json)
-{
+static json_t *reversed(const json_t *json) {
     if (json_is_array(json)) {
         json_t *list = json_array();
         for (size_t i = 0; i < json_array_size(json); i++) {
@@ -360,8 +345,7 @@ static json_t *reversed(const json_t *json)
     size_t n = 0;
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)json, name, value)
-    {
+    json_object_foreach((json_t *)json, name, value) {
         ck_assert_uint_lt(n, 16);
         names[n++] = name;
     }
@@ -372,8 +356,7 @@ static json_t *reversed(const json_t *json)
     return object;
 }
 
-static void reverse_list(json_t *model, const char *name)
-{
+static void reverse_list(json_t *model, const char *name) {
     json_t *list = json_object_get(model, name);
     json_t *turned = json_array();
     for (size_t i = json_array_size(list); i-- > 0;) {
@@ -382,8 +365,7 @@ static void reverse_list(json_t *model, const char *name)
     json_object_set_new(model, name, turned);
 }
 
-START_TEST(names_order_and_weights_do_not)
-{
+START_TEST(names_order_and_weights_do_not) {
     struct digest key = key_with(NULL, NULL, 1), other;
     static const char *const edits[][2] = {
         {"'seed':1", "'seed':2"},
@@ -422,8 +404,7 @@ END_TEST
 
 /* The keys of the golden models with a fixed compiler id. Another key function needs another
  * KEY_VERSION: only then does UPDATE_GOLDEN write new ones. */
-START_TEST(keys_keep_their_version)
-{
+START_TEST(keys_keep_their_version) {
     static const char file[] = "tests/golden/keys.json";
     json_t *golden = json_load_file(file, 0, NULL);
     ck_assert_msg(golden != NULL, "%s is missing: run from the top folder", file);
@@ -434,12 +415,11 @@ START_TEST(keys_keep_their_version)
     ck_assert_uint_ge(json_object_size(keys), 3);
     const char *name;
     json_t *wanted;
-    json_object_foreach(keys, name, wanted)
-    {
-        json_t *model = json_load_file(
-            arena_printf(&arena, "tests/golden/%s/model.json", name), 0, NULL);
-        json_t *options = json_load_file(
-            arena_printf(&arena, "tests/golden/%s/options.json", name), 0, NULL);
+    json_object_foreach(keys, name, wanted) {
+        json_t *model =
+            json_load_file(arena_printf(&arena, "tests/golden/%s/model.json", name), 0, NULL);
+        json_t *options =
+            json_load_file(arena_printf(&arena, "tests/golden/%s/options.json", name), 0, NULL);
         struct compile_options o = {
             .tiles = (uint32_t)json_integer_value(json_object_get(options, "tiles"))};
         struct key_inputs inputs = fixed;
@@ -447,11 +427,12 @@ START_TEST(keys_keep_their_version)
         char hex[DIGEST_HEX + 1];
         struct digest key = key_of(model, &inputs);
         digest_hex(&key, hex);
-        ck_assert_msg(may_update ||
+        ck_assert_msg(
+            may_update ||
                 (strcmp(version, KEY_VERSION) == 0 && strcmp(json_string_value(wanted), hex) == 0),
             "%s: '%s' of version '%s' is '%s' in version '%s': a changed key needs a new "
-            "KEY_VERSION, then UPDATE_GOLDEN=1", name, json_string_value(wanted), version, hex,
-            KEY_VERSION);
+            "KEY_VERSION, then UPDATE_GOLDEN=1",
+            name, json_string_value(wanted), version, hex, KEY_VERSION);
         if (may_update) {
             json_string_set(wanted, hex);
         }
@@ -466,8 +447,7 @@ START_TEST(keys_keep_their_version)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("identity");
     TCase *tc = tcase_create("identity");
     tcase_set_timeout(tc, 300);

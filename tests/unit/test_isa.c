@@ -30,18 +30,12 @@ static int32_t operand_value(const struct isa_operand *o, int round) {
                                  : random32() & ones;
     switch (o->kind) {
     case ISA_M_PAIR:
-    case ISA_A_PAIR:
-        return (int32_t)(bits & 14);
-    case ISA_A_QUAD:
-        return (int32_t)(bits & 12);
-    case ISA_SI:
-        return (int32_t)(bits << (32 - o->bits)) >> (32 - o->bits);
-    case ISA_IZ:
-        return (int32_t)(bits << (32 - o->bits));
-    case ISA_ABS:
-        return (int32_t)(bits * 4);
-    default:
-        return (int32_t)bits;
+    case ISA_A_PAIR: return (int32_t)(bits & 14);
+    case ISA_A_QUAD: return (int32_t)(bits & 12);
+    case ISA_SI: return (int32_t)(bits << (32 - o->bits)) >> (32 - o->bits);
+    case ISA_IZ: return (int32_t)(bits << (32 - o->bits));
+    case ISA_ABS: return (int32_t)(bits * 4);
+    default: return (int32_t)bits;
     }
 }
 

@@ -9,22 +9,14 @@
 
 static double combine(int op, double a, double b) {
     switch (op) {
-    case BINARY_ADD:
-        return a + b;
-    case BINARY_SUB:
-        return a - b;
-    case BINARY_MUL:
-        return a * b;
-    case BINARY_DIV:
-        return a / b;
-    case BINARY_MAX:
-        return fmax(a, b);
-    case BINARY_MIN:
-        return fmin(a, b);
-    case BINARY_RSUB:
-        return b - a;
-    default:
-        return b / a;
+    case BINARY_ADD: return a + b;
+    case BINARY_SUB: return a - b;
+    case BINARY_MUL: return a * b;
+    case BINARY_DIV: return a / b;
+    case BINARY_MAX: return fmax(a, b);
+    case BINARY_MIN: return fmin(a, b);
+    case BINARY_RSUB: return b - a;
+    default: return b / a;
     }
 }
 
@@ -36,14 +28,10 @@ struct binary_case {
 
 static uint32_t b_addr(const struct binary_case *t, uint32_t base, uint32_t r, uint32_t c) {
     switch (t->v.form) {
-    case FORM_FULL:
-        return element_addr(base, t->rows, r, c);
-    case FORM_ROW:
-        return base + 2 * c;
-    case FORM_COLUMN:
-        return base + 2 * r;
-    default:
-        return base;
+    case FORM_FULL: return element_addr(base, t->rows, r, c);
+    case FORM_ROW: return base + 2 * c;
+    case FORM_COLUMN: return base + 2 * r;
+    default: return base;
     }
 }
 
@@ -126,22 +114,14 @@ END_TEST
 
 static double map(int op, double x, double a, double b) {
     switch (op) {
-    case MAP_AFFINE:
-        return a * x + b;
-    case MAP_NEG:
-        return -x;
-    case MAP_SQRT:
-        return sqrt(x);
-    case MAP_EXP:
-        return exp(x);
-    case MAP_RECIPROCAL:
-        return 1 / x;
-    case MAP_SQUARE:
-        return x * x;
-    case MAP_CUBE:
-        return x * x * x;
-    default:
-        return 1 / sqrt(x);
+    case MAP_AFFINE: return a * x + b;
+    case MAP_NEG: return -x;
+    case MAP_SQRT: return sqrt(x);
+    case MAP_EXP: return exp(x);
+    case MAP_RECIPROCAL: return 1 / x;
+    case MAP_SQUARE: return x * x;
+    case MAP_CUBE: return x * x * x;
+    default: return 1 / sqrt(x);
     }
 }
 

@@ -6,18 +6,15 @@
 
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 256u << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&arena);
 }
 
-static struct tile_graph *lower_finalist(const struct graph *g, uint32_t tiles, uint32_t at)
-{
+static struct tile_graph *lower_finalist(const struct graph *g, uint32_t tiles, uint32_t at) {
     struct plan_set *set = NULL;
     struct tile_graph *tg = NULL;
     struct err err = {0};
@@ -28,8 +25,7 @@ static struct tile_graph *lower_finalist(const struct graph *g, uint32_t tiles, 
     return tg;
 }
 
-START_TEST(test_networks)
-{
+START_TEST(test_networks) {
     static const uint32_t tiles[] = {1, 2, 5, 16, 64, 333};
     static const int64_t shapes[][4] = {
         {8, 64, 32, 10}, {1, 17, 5, 3}, {50, 256, 100, 33}, {3, 1000, 33, 1}};
@@ -48,8 +44,7 @@ START_TEST(test_networks)
 END_TEST
 
 /* One tile moves nothing. */
-START_TEST(test_one_tile)
-{
+START_TEST(test_one_tile) {
     struct tile_graph *tg = lower_finalist(net_residual(&arena, 5, 40, 70), 1, 0);
     ck_assert_uint_eq(tg->move_count, 0);
     ck_assert_uint_eq(tg->level_count, 1);
@@ -57,43 +52,29 @@ START_TEST(test_one_tile)
 END_TEST
 
 /* Two products of one input: one exchange serves both, the operand is gathered once. */
-START_TEST(test_shared_phase)
-{
+START_TEST(test_shared_phase) {
     struct net n = net_new(&arena);
     struct value_id x = net_input(&n, 16, 512);
-    struct value_id outputs[2] = {net_gemm(&n, x, 512, 512, false, true),
-        net_gemm(&n, x, 512, 512, false, true)};
+    struct value_id outputs[2] = {
+        net_gemm(&n, x, 512, 512, false, true), net_gemm(&n, x, 512, 512, false, true)};
     struct tile_graph *tg = lower_finalist(net_finish(&n, outputs, 2), 64, 0);
     ck_assert_uint_le(tg->exchange_phases, 2);
 }
 END_TEST
 
-START_TEST(test_verify)
-{
+START_TEST(test_verify) {
     const int64_t widths[] = {256, 192, 64};
     for (int fault = 0; fault < 6; fault++) {
         struct tile_graph *tg = lower_finalist(net_mlp(&arena, 20, widths, 3), 16, 0);
         ck_assert_uint_gt(tg->move_count, 0);
         struct lower_move *m = &tg->moves[0];
         switch (fault) {
-        case 0:
-            m->words += 8;
-            break;
-        case 1:
-            m->offset += 2;
-            break;
-        case 2:
-            m->dest_count = 0;
-            break;
-        case 3:
-            tg->dests[m->dest_first].offset += 32;
-            break;
-        case 4:
-            tg->buffers[m->source.n].dies = 0;
-            break;
-        default:
-            tg->outputs[0].count--;
-            break;
+        case 0: m->words += 8; break;
+        case 1: m->offset += 2; break;
+        case 2: m->dest_count = 0; break;
+        case 3: tg->dests[m->dest_first].offset += 32; break;
+        case 4: tg->buffers[m->source.n].dies = 0; break;
+        default: tg->outputs[0].count--; break;
         }
         struct err err = {0};
         ck_assert_int_eq(lower_verify(tg, &arena, &err), -ERR_INTERNAL);
@@ -101,8 +82,7 @@ START_TEST(test_verify)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("lower");
     TCase *tc = tcase_create("lower");
     tcase_set_timeout(tc, 120);

@@ -14,21 +14,18 @@
 static char dir[64];
 static char path[96];
 
-static void setup(void)
-{
+static void setup(void) {
     strcpy(dir, "/tmp/ipud-test-package-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/p.ipuexe", dir);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     unlink(path);
     rmdir(dir);
 }
 
-START_TEST(round_trip)
-{
+START_TEST(round_trip) {
     struct sample s;
     sample_init(&s);
     struct err err = {0};
@@ -48,8 +45,7 @@ START_TEST(round_trip)
 }
 END_TEST
 
-START_TEST(digest_covers_all_but_the_report)
-{
+START_TEST(digest_covers_all_but_the_report) {
     struct sample s;
     struct digest first, other;
     sample_init(&s);
@@ -71,8 +67,7 @@ START_TEST(digest_covers_all_but_the_report)
 END_TEST
 
 /* Each row damages the sample in one way and names a part of the message. */
-static void damage(struct sample *s, int which)
-{
+static void damage(struct sample *s, int which) {
     switch (which) {
     case 0: s->p.segment_count--; break;
     case 1: s->segments[5].addr = TARGET_LOAD_BASE + 4; break;
@@ -95,12 +90,25 @@ static void damage(struct sample *s, int which)
     }
 }
 
-START_TEST(verify_names_the_fault)
-{
-    static const char *const expected[] = {"has no image", "lowest segment", "does not exist",
-        "multiples of 4", "leaves the tensor", "leaves the tile's page", "used twice",
-        "in no slice", "no participant", "role does not belong", "out of order", "expected 'ipu21'",
-        "64 hex", "out of order", "out of order", "compute_tiles", "written twice"};
+START_TEST(verify_names_the_fault) {
+    static const char *const expected[] = {
+        "has no image",
+        "lowest segment",
+        "does not exist",
+        "multiples of 4",
+        "leaves the tensor",
+        "leaves the tile's page",
+        "used twice",
+        "in no slice",
+        "no participant",
+        "role does not belong",
+        "out of order",
+        "expected 'ipu21'",
+        "64 hex",
+        "out of order",
+        "out of order",
+        "compute_tiles",
+        "written twice"};
     struct sample s;
     sample_init(&s);
     damage(&s, _i);
@@ -110,16 +118,14 @@ START_TEST(verify_names_the_fault)
 }
 END_TEST
 
-static void edit(const char *sql)
-{
+static void edit(const char *sql) {
     sqlite3 *db;
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
 }
 
-START_TEST(tampered_file_is_refused)
-{
+START_TEST(tampered_file_is_refused) {
     static const char *const sql[] = {
         "PRAGMA user_version=2",
         "PRAGMA application_id=1",
@@ -154,8 +160,7 @@ START_TEST(tampered_file_is_refused)
 }
 END_TEST
 
-START_TEST(truncated_or_flipped_file_never_passes)
-{
+START_TEST(truncated_or_flipped_file_never_passes) {
     struct sample s;
     sample_init(&s);
     struct digest digest;
@@ -191,8 +196,7 @@ START_TEST(truncated_or_flipped_file_never_passes)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("package");
     TCase *t = tcase_create("package");
     tcase_set_timeout(t, 60);

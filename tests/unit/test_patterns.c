@@ -16,8 +16,8 @@
 #define RUNS         2
 #define MAX_PANELS   2
 #define MAX_HALVES   (16 * MAX_PANELS)
-#define STAGES       11   /* of the all-reduce: 2^11 > 1472 */
-#define CHAIN        8    /* tiles of a relay; divides 1472 */
+#define STAGES       11 /* of the all-reduce: 2^11 > 1472 */
+#define CHAIN        8  /* tiles of a relay; divides 1472 */
 #define CHAINS       (TARGET_TILES / CHAIN)
 #define RELAY_PHASES 3
 #define F16_EXACT    2048 /* integers up to it are f16 */
@@ -27,23 +27,20 @@ static struct arena arena;
 static char dir[64];
 static char path[96];
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 512u << 20);
     strcpy(dir, "/tmp/ipud-test-patterns-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/pattern.ipuexe", dir);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     unlink(path);
     rmdir(dir);
     arena_done(&arena);
 }
 
-static uint64_t mix(uint64_t x)
-{
+static uint64_t mix(uint64_t x) {
     x += 0x9e3779b97f4a7c15ull;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
@@ -51,8 +48,7 @@ static uint64_t mix(uint64_t x)
 }
 
 /* Fisher and Yates; cyclic: Sattolo's variant, one cycle, so nothing stays where it was. */
-static void shuffle(uint16_t *list, uint32_t count, uint64_t seed, bool is_cyclic)
-{
+static void shuffle(uint16_t *list, uint32_t count, uint64_t seed, bool is_cyclic) {
     for (uint32_t i = count - 1; i > 0; i--) {
         uint32_t k = (uint32_t)(mix(seed + i) % (is_cyclic ? i : i + 1));
         uint16_t swap = list[i];
@@ -61,8 +57,7 @@ static void shuffle(uint16_t *list, uint32_t count, uint64_t seed, bool is_cycli
     }
 }
 
-static uint16_t *permutation_of_tiles(uint64_t seed, bool is_cyclic)
-{
+static uint16_t *permutation_of_tiles(uint64_t seed, bool is_cyclic) {
     uint16_t *list = ARENA_ARRAY(&arena, uint16_t, TARGET_TILES);
     for (uint16_t t = 0; t < TARGET_TILES; t++) {
         list[t] = t;
@@ -86,25 +81,21 @@ struct scenario {
     uint32_t spoiled; /* rows of a run that are wrong when delivery DROPPED is left out */
 };
 
-static uint16_t nonzero_half(uint64_t random)
-{
+static uint16_t nonzero_half(uint64_t random) {
     return (uint16_t)(1 + random % 65535);
 }
 
 /* Small integers but zero; sums of all tiles stay exact. */
-static uint16_t small_integer(uint64_t random)
-{
+static uint16_t small_integer(uint64_t random) {
     int v = 1 + (int)(random % 8);
     return f16_from_f32((float)(random >> 32 & 1 ? -v : v));
 }
 
-static uint32_t halves(const struct scenario *s)
-{
+static uint32_t halves(const struct scenario *s) {
     return 16 * s->panels;
 }
 
-static uint8_t *make_input(const struct scenario *s, rows_t *ret_rows)
-{
+static uint8_t *make_input(const struct scenario *s, rows_t *ret_rows) {
     uint8_t *bytes = arena_alloc(&arena, (size_t)RUNS * TARGET_TILES * halves(s) * 2, 8);
     uint8_t *at = bytes;
     for (uint64_t run = 0; run < RUNS; run++) {
@@ -119,21 +110,20 @@ static uint8_t *make_input(const struct scenario *s, rows_t *ret_rows)
     return bytes;
 }
 
-static void compile(const struct scenario *s, uint32_t drop, struct pattern *p,
-    struct pattern_figures *ret)
-{
+static void
+compile(const struct scenario *s, uint32_t drop, struct pattern *p, struct pattern_figures *ret) {
     struct err err = {0};
     pattern_init(p, &arena, s->dtype, s->panels, s->outputs);
     p->drop = drop;
     s->build(p);
     unlink(path);
-    ck_assert_msg(pattern_compile(p, path, ret, &err) == 0, "%s: %s %s", s->name, err.where,
-        err.text);
+    ck_assert_msg(
+        pattern_compile(p, path, ret, &err) == 0, "%s: %s %s", s->name, err.where, err.text);
 }
 
-static void run(const struct scenario *s, const struct pattern_figures *f, int threads,
-    const uint8_t *input, struct pattern_result *ret)
-{
+static void
+run(const struct scenario *s, const struct pattern_figures *f, int threads, const uint8_t *input,
+    struct pattern_result *ret) {
     struct err err = {0};
     struct sim_options sim = {.threads = threads};
     int rc = pattern_run(path, &f->digest, dir, &sim, input, RUNS, ret, &err);
@@ -143,8 +133,8 @@ static void run(const struct scenario *s, const struct pattern_figures *f, int t
 
 /* Rows of all outputs that differ from what is expected, by run; returns the sum. */
 static uint32_t wrong_rows(
-    const struct scenario *s, const struct pattern_result *r, rows_t *input, uint32_t ret_run[RUNS])
-{
+    const struct scenario *s, const struct pattern_result *r, rows_t *input,
+    uint32_t ret_run[RUNS]) {
     rows_t *expected = (rows_t *)arena_alloc(&arena, s->outputs * sizeof(rows_t), 8);
     const uint8_t *at = r->outputs;
     uint32_t total = 0;
@@ -155,7 +145,7 @@ static uint32_t wrong_rows(
             bool is_wrong = false;
             for (uint32_t i = 0; i < halves(s); i++, at += 2) {
                 is_wrong = is_wrong ||
-                    load_le16(at) != expected[row / TARGET_TILES][row % TARGET_TILES][i];
+                           load_le16(at) != expected[row / TARGET_TILES][row % TARGET_TILES][i];
             }
             ret_run[run_index] += is_wrong;
         }
@@ -164,8 +154,7 @@ static uint32_t wrong_rows(
     return total;
 }
 
-static void check_counts(const struct pattern_figures *f, const struct pattern_result *r)
-{
+static void check_counts(const struct pattern_figures *f, const struct pattern_result *r) {
     ck_assert_uint_eq(r->counters.exchange_words, RUNS * f->moved_words);
     ck_assert_uint_ge(f->horizon, f->latency_bound);
     ck_assert_uint_ge(f->latency_bound, f->lower_bound);
@@ -176,19 +165,18 @@ static void check_counts(const struct pattern_figures *f, const struct pattern_r
 
 /* lower_bound: words of the busiest endpoint; latency_bound adds the way of each word. */
 static void print_figures(
-    const struct scenario *s, const struct pattern_figures *f, const struct pattern_result *r)
-{
-    printf("patterns: %s tiles=%u phases=%u words=%llu cycles=%llu compute=%llu horizon=%llu "
-           "lower_bound=%llu latency_bound=%llu row_bytes=%u\n", s->name, TARGET_TILES, f->phases,
-        (unsigned long long)f->moved_words, (unsigned long long)r->cycles,
-        (unsigned long long)f->compute_cycles, (unsigned long long)f->horizon,
-        (unsigned long long)f->lower_bound, (unsigned long long)f->latency_bound,
-        f->max_row_bytes);
+    const struct scenario *s, const struct pattern_figures *f, const struct pattern_result *r) {
+    printf(
+        "patterns: %s tiles=%u phases=%u words=%llu cycles=%llu compute=%llu horizon=%llu "
+        "lower_bound=%llu latency_bound=%llu row_bytes=%u\n",
+        s->name, TARGET_TILES, f->phases, (unsigned long long)f->moved_words,
+        (unsigned long long)r->cycles, (unsigned long long)f->compute_cycles,
+        (unsigned long long)f->horizon, (unsigned long long)f->lower_bound,
+        (unsigned long long)f->latency_bound, f->max_row_bytes);
     fflush(stdout);
 }
 
-static void check_scenario(const struct scenario *s)
-{
+static void check_scenario(const struct scenario *s) {
     struct pattern p;
     struct pattern_figures f;
     struct pattern_result one, two;
@@ -210,8 +198,7 @@ static void check_scenario(const struct scenario *s)
 
 /* The same checks find one delivery that is left out: the verifier of the tile graph at once, and
  * the words that come out when it is not asked. */
-static void check_fault(const struct scenario *s)
-{
+static void check_fault(const struct scenario *s) {
     struct pattern p;
     struct pattern_figures f;
     struct pattern_result r;
@@ -223,7 +210,8 @@ static void check_fault(const struct scenario *s)
     ck_assert_int_eq(lower_verify(&p.tg, &arena, &err), -ERR_INTERNAL);
     run(s, &f, 2, bytes, &r);
     wrong_rows(s, &r, input, wrong);
-    printf("patterns: %s without delivery %u: %u and %u rows wrong\n", s->name, DROPPED, wrong[0],
+    printf(
+        "patterns: %s without delivery %u: %u and %u rows wrong\n", s->name, DROPPED, wrong[0],
         wrong[1]);
     fflush(stdout);
     for (uint32_t i = 0; i < RUNS; i++) {
@@ -234,8 +222,7 @@ static void check_fault(const struct scenario *s)
 
 /* ---- Permutation ----------------------------------------------------------------------------- */
 
-static void build_permutation(struct pattern *p)
-{
+static void build_permutation(struct pattern *p) {
     const uint16_t *to = permutation_of_tiles(1, true);
     pattern_level(p);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
@@ -245,8 +232,7 @@ static void build_permutation(struct pattern *p)
     }
 }
 
-static void expect_permutation(rows_t *input, rows_t *outputs)
-{
+static void expect_permutation(rows_t *input, rows_t *outputs) {
     const uint16_t *to = permutation_of_tiles(1, true);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         ck_assert_uint_ne(to[t], t);
@@ -256,8 +242,7 @@ static void expect_permutation(rows_t *input, rows_t *outputs)
 
 /* ---- All-reduce ------------------------------------------------------------------------------ */
 
-static void build_all_reduce(struct pattern *p)
-{
+static void build_all_reduce(struct pattern *p) {
     struct buffer_id *own = ARENA_ARRAY(&arena, struct buffer_id, TARGET_TILES);
     struct buffer_id *received = ARENA_ARRAY(&arena, struct buffer_id, TARGET_TILES);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
@@ -283,10 +268,9 @@ static void build_all_reduce(struct pattern *p)
     }
 }
 
-static void expect_all_reduce(rows_t *input, rows_t *outputs)
-{
-    int (*own)[16] = arena_alloc(&arena, sizeof(int) * TARGET_TILES * 16, 8);
-    int (*next)[16] = arena_alloc(&arena, sizeof(int) * TARGET_TILES * 16, 8);
+static void expect_all_reduce(rows_t *input, rows_t *outputs) {
+    int(*own)[16] = arena_alloc(&arena, sizeof(int) * TARGET_TILES * 16, 8);
+    int(*next)[16] = arena_alloc(&arena, sizeof(int) * TARGET_TILES * 16, 8);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         for (uint32_t i = 0; i < 16; i++) {
             own[t][i] = (int)f16_to_f32((*input)[t][i]);
@@ -313,8 +297,7 @@ static void expect_all_reduce(rows_t *input, rows_t *outputs)
 
 #define MULTICAST_SOURCE 777
 
-static void build_multicast(struct pattern *p)
-{
+static void build_multicast(struct pattern *p) {
     struct buffer_id dests[TARGET_TILES];
     uint32_t count = 0;
     pattern_level(p);
@@ -328,8 +311,7 @@ static void build_multicast(struct pattern *p)
     pattern_move(p, pattern_input(p, MULTICAST_SOURCE), dests, count);
 }
 
-static void expect_multicast(rows_t *input, rows_t *outputs)
-{
+static void expect_multicast(rows_t *input, rows_t *outputs) {
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         memcpy(outputs[0][t], (*input)[MULTICAST_SOURCE], sizeof outputs[0][0]);
     }
@@ -339,8 +321,7 @@ static void expect_multicast(rows_t *input, rows_t *outputs)
 
 /* Chain c of a phase is tiles [8 c, 8 c + 8) of a random order. From the second phase on it starts
  * where chain c of the phase before ended, so that a block goes through 7 tiles a phase. */
-static uint16_t *relay_order(uint32_t phase)
-{
+static uint16_t *relay_order(uint32_t phase) {
     uint16_t *order = permutation_of_tiles(100 + phase, false);
     if (phase == 0) {
         return order;
@@ -358,8 +339,7 @@ static uint16_t *relay_order(uint32_t phase)
     return order;
 }
 
-static void build_relay(struct pattern *p)
-{
+static void build_relay(struct pattern *p) {
     struct buffer_id *own = ARENA_ARRAY(&arena, struct buffer_id, TARGET_TILES);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         own[t] = pattern_input(p, t);
@@ -379,25 +359,21 @@ static void build_relay(struct pattern *p)
     }
 }
 
-static void expect_relays(rows_t *input, rows_t *outputs, uint32_t phases)
-{
+static void expect_relays(rows_t *input, rows_t *outputs, uint32_t phases) {
     for (uint32_t phase = 0; phase < phases; phase++) {
         const uint16_t *order = relay_order(phase);
         const rows_t *before = phase == 0 ? input : &outputs[phase - 1];
         for (uint32_t i = 0; i < TARGET_TILES; i++) {
-            memcpy(outputs[phase][order[i]], (*before)[order[i - i % CHAIN]],
-                sizeof outputs[0][0]);
+            memcpy(outputs[phase][order[i]], (*before)[order[i - i % CHAIN]], sizeof outputs[0][0]);
         }
     }
 }
 
-static void expect_relay(rows_t *input, rows_t *outputs)
-{
+static void expect_relay(rows_t *input, rows_t *outputs) {
     expect_relays(input, outputs, 1);
 }
 
-static void expect_long_relay(rows_t *input, rows_t *outputs)
-{
+static void expect_long_relay(rows_t *input, rows_t *outputs) {
     expect_relays(input, outputs, RELAY_PHASES);
 }
 
@@ -408,28 +384,25 @@ static void expect_long_relay(rows_t *input, rows_t *outputs)
 static const struct scenario scenarios[] = {
     {"permutation", DTYPE_UINT16, 2, 1, build_permutation, expect_permutation, nonzero_half, 1},
     {"all_reduce", DTYPE_FLOAT16, 1, 1, build_all_reduce, expect_all_reduce, small_integer,
-        TARGET_TILES / 2},
+     TARGET_TILES / 2},
     {"multicast", DTYPE_UINT16, 2, 1, build_multicast, expect_multicast, nonzero_half, 1},
     {"relay", DTYPE_UINT16, 2, 1, build_relay, expect_relay, nonzero_half, 2},
     {"relay_phases", DTYPE_UINT16, 1, RELAY_PHASES, build_relay, expect_long_relay, nonzero_half,
-        2 + (RELAY_PHASES - 1) * CHAIN},
+     2 + (RELAY_PHASES - 1) * CHAIN},
 };
 
-START_TEST(test_arrives)
-{
+START_TEST(test_arrives) {
     check_scenario(&scenarios[_i]);
 }
 END_TEST
 
-START_TEST(test_missing_delivery_is_seen)
-{
+START_TEST(test_missing_delivery_is_seen) {
     check_fault(&scenarios[_i]);
 }
 END_TEST
 
 /* Within an exchange only what moves before it in the list complete may be sent on. */
-START_TEST(test_relay_order)
-{
+START_TEST(test_relay_order) {
     for (int is_reversed = 0; is_reversed < 2; is_reversed++) {
         struct pattern p;
         struct pattern_figures f;
@@ -451,8 +424,7 @@ START_TEST(test_relay_order)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("patterns");
     TCase *t = tcase_create("patterns");
     int count = (int)(sizeof scenarios / sizeof *scenarios);

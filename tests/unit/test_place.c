@@ -7,18 +7,15 @@
 
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 256u << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&arena);
 }
 
-static struct tile_graph *lower(const struct graph *g, uint32_t tiles)
-{
+static struct tile_graph *lower(const struct graph *g, uint32_t tiles) {
     struct plan_set *set = NULL;
     struct tile_graph *tg = NULL;
     struct err err = {0};
@@ -28,10 +25,10 @@ static struct tile_graph *lower(const struct graph *g, uint32_t tiles)
     return tg;
 }
 
-static struct placement *place(
-    const struct tile_graph *tg, const uint8_t *overflow, uint32_t shift)
-{
-    struct place_options o = {.data_base = 0x54000,
+static struct placement *
+place(const struct tile_graph *tg, const uint8_t *overflow, uint32_t shift) {
+    struct place_options o = {
+        .data_base = 0x54000,
         .overflow_elements = overflow,
         .shift = shift,
         .literal_limit = 0x7C000};
@@ -43,8 +40,7 @@ static struct placement *place(
     return p;
 }
 
-START_TEST(test_networks)
-{
+START_TEST(test_networks) {
     static const uint32_t tiles[] = {1, 4, 16, 64};
     const int64_t widths[] = {256, 300, 100, 10};
     for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++) {
@@ -57,8 +53,7 @@ START_TEST(test_networks)
 }
 END_TEST
 
-START_TEST(test_overflow)
-{
+START_TEST(test_overflow) {
     const int64_t widths[] = {64, 64, 64};
     struct tile_graph *tg = lower(net_mlp(&arena, 8, widths, 3), 4);
     uint8_t overflow[TARGET_TILES] = {0};
@@ -71,8 +66,7 @@ START_TEST(test_overflow)
 END_TEST
 
 /* A tile without room: its number, class and largest buffers are named. */
-START_TEST(test_does_not_fit)
-{
+START_TEST(test_does_not_fit) {
     const int64_t widths[] = {64, 64, 64};
     struct tile_graph *tg = lower(net_mlp(&arena, 8, widths, 3), 2);
     uint32_t at = 0;
@@ -89,8 +83,7 @@ START_TEST(test_does_not_fit)
 }
 END_TEST
 
-START_TEST(test_verify)
-{
+START_TEST(test_verify) {
     const int64_t widths[] = {256, 192, 64};
     for (int fault = 0; fault < 4; fault++) {
         struct tile_graph *tg = lower(net_mlp(&arena, 20, widths, 3), 4);
@@ -99,19 +92,13 @@ START_TEST(test_verify)
         struct buffer_id x = tg->vertices[0].words[GEMM_X].buffer;
         w = tg->vertices[0].words[GEMM_W].buffer.n;
         switch (fault) {
-        case 0:
-            p->addr[w] += 4;
-            break;
-        case 1:
-            p->addr[w] = 0x50000;
-            break;
+        case 0: p->addr[w] += 4; break;
+        case 1: p->addr[w] = 0x50000; break;
         case 2:
             p->addr[x.n] = p->addr[w] + tg->buffers[w].bytes;
             p->addr[x.n] = (p->addr[x.n] + 31) & ~31u; /* same element as the weights */
             break;
-        default:
-            p->addr[x.n] = p->addr[w];
-            break;
+        default: p->addr[x.n] = p->addr[w]; break;
         }
         struct err err = {0};
         ck_assert_int_eq(place_verify(p, &err), -ERR_INTERNAL);
@@ -119,8 +106,7 @@ START_TEST(test_verify)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("place");
     TCase *tc = tcase_create("place");
     tcase_set_timeout(tc, 120);

@@ -6,18 +6,15 @@
 
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     arena_init(&arena, 128u << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     arena_done(&arena);
 }
 
-static const struct plan_set *plan_of(const struct graph *g, uint32_t tiles)
-{
+static const struct plan_set *plan_of(const struct graph *g, uint32_t tiles) {
     struct plan_set *set = NULL;
     struct err err = {0};
     int rc = plan_build(g, tiles, 100, &arena, &set, &err);
@@ -26,14 +23,13 @@ static const struct plan_set *plan_of(const struct graph *g, uint32_t tiles)
     for (uint32_t i = 0; i < set->count; i++) {
         rc = plan_verify(&set->finalists[i], &err);
         ck_assert_msg(rc == 0, "%s", err.text);
-        ck_assert(i == 0 ||
-            set->finalists[i - 1].estimated_cycles <= set->finalists[i].estimated_cycles);
+        ck_assert(
+            i == 0 || set->finalists[i - 1].estimated_cycles <= set->finalists[i].estimated_cycles);
     }
     return set;
 }
 
-START_TEST(test_fuse_gemm)
-{
+START_TEST(test_fuse_gemm) {
     const int64_t widths[] = {64, 32, 10};
     const struct plan *p = &plan_of(net_mlp(&arena, 8, widths, 3), 4)->finalists[0];
     ck_assert_uint_eq(p->step_count, 3);
@@ -47,8 +43,7 @@ START_TEST(test_fuse_gemm)
 END_TEST
 
 /* MatMul + Add of a row + activation join; a value read twice, or that is an output, does not. */
-START_TEST(test_fuse_add)
-{
+START_TEST(test_fuse_add) {
     struct net n = net_new(&arena);
     struct value_id x = net_input(&n, 4, 32);
     struct value_id row = net_param(&n, (struct shape){.rank = 1, .dim = {48}});
@@ -71,8 +66,7 @@ START_TEST(test_fuse_add)
 }
 END_TEST
 
-START_TEST(test_grids)
-{
+START_TEST(test_grids) {
     static const uint32_t tiles[] = {1, 2, 7, 64, 1000, 1472};
     const int64_t widths[] = {300, 500, 100};
     for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
@@ -87,8 +81,7 @@ START_TEST(test_grids)
 }
 END_TEST
 
-START_TEST(test_reduce_shares)
-{
+START_TEST(test_reduce_shares) {
     const uint32_t bound[] = {0, 5, 7};
     struct plan_step s = {.n = 2, .k = 3, .panel_bound = bound};
     for (uint32_t j = 0; j < 2; j++) {
@@ -104,8 +97,7 @@ START_TEST(test_reduce_shares)
 END_TEST
 
 /* Damaged plans are refused, each for its own reason. */
-START_TEST(test_verify)
-{
+START_TEST(test_verify) {
     const int64_t widths[] = {64, 64, 64};
     for (int fault = 0; fault < 5; fault++) {
         struct plan p = plan_of(net_mlp(&arena, 8, widths, 3), 16)->finalists[0];
@@ -119,21 +111,11 @@ START_TEST(test_verify)
         struct err err = {0};
         ck_assert_int_eq(plan_verify(&p, &err), 0);
         switch (fault) {
-        case 0:
-            rows[d.m]--;
-            break;
-        case 1:
-            tile[0] = 16;
-            break;
-        case 2:
-            p.matrices[p.steps[0].out].step = 1;
-            break;
-        case 3:
-            p.steps[0].m = 17;
-            break;
-        default:
-            p.steps[0].rows++;
-            break;
+        case 0: rows[d.m]--; break;
+        case 1: tile[0] = 16; break;
+        case 2: p.matrices[p.steps[0].out].step = 1; break;
+        case 3: p.steps[0].m = 17; break;
+        default: p.steps[0].rows++; break;
         }
         ck_assert_int_eq(plan_verify(&p, &err), -ERR_INTERNAL);
         ck_assert_str_ne(err.text, "");
@@ -141,8 +123,7 @@ START_TEST(test_verify)
 }
 END_TEST
 
-START_TEST(test_refused)
-{
+START_TEST(test_refused) {
     struct err err = {0};
     struct plan_set *set;
     struct net n = net_new(&arena);
@@ -169,8 +150,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-static struct value_id net_ints(struct net *n, const int64_t *values, int64_t count)
-{
+static struct value_id net_ints(struct net *n, const int64_t *values, int64_t count) {
     struct shape s = {.rank = 1, .dim = {count}};
     struct value_source source = {.kind = SOURCE_INLINE, .bytes = (const uint8_t *)values};
     return graph_add_initializer(
@@ -178,18 +158,17 @@ static struct value_id net_ints(struct net *n, const int64_t *values, int64_t co
 }
 
 /* Heads of 72 columns: the product lays them at panels of their own, and no step moves them. */
-START_TEST(test_heads)
-{
+START_TEST(test_heads) {
     static const int64_t split[4] = {1, 4, 2, 72}, merged[3] = {1, 4, 144};
     static const int64_t swap[4] = {0, 2, 1, 3};
     struct net n = net_new(&arena);
     struct graph_attr perm = {.name = "perm", .kind = ATTR_INTS, .ints = swap, .count = 4};
     struct value_id x = net_input(&n, 4, 144), part[3];
     for (int i = 0; i < 3; i++) {
-        part[i] = net_node(
-            &n, GRAPH_OP_MatMul, x, net_param(&n, net_shape(144, 144)), NO_VALUE, NULL, 0);
-        part[i] = net_node(
-            &n, GRAPH_OP_Reshape, part[i], net_ints(&n, split, 4), NO_VALUE, NULL, 0);
+        part[i] =
+            net_node(&n, GRAPH_OP_MatMul, x, net_param(&n, net_shape(144, 144)), NO_VALUE, NULL, 0);
+        part[i] =
+            net_node(&n, GRAPH_OP_Reshape, part[i], net_ints(&n, split, 4), NO_VALUE, NULL, 0);
         part[i] = net_node(&n, GRAPH_OP_Transpose, part[i], NO_VALUE, NO_VALUE, &perm, 1);
     }
     struct value_id y = net_node(&n, GRAPH_OP_Attention, part[0], part[1], part[2], NULL, 0);
@@ -215,8 +194,7 @@ START_TEST(test_heads)
 END_TEST
 
 /* Windows and regrouped axes make no step; a known scalar becomes a map; a row keeps its kernel. */
-START_TEST(test_views)
-{
+START_TEST(test_views) {
     static const int64_t shape[3] = {2, 3, 48}, start[1] = {16}, end[1] = {48}, axis[1] = {1};
     struct net n = net_new(&arena);
     struct value_id x = net_input(&n, 6, 48);
@@ -225,8 +203,10 @@ START_TEST(test_views)
     struct value_id window;
     const char *names[1] = {"window"};
     struct err err = {0};
-    ck_assert_int_eq(graph_add_node(n.b, GRAPH_OP_Slice, "slice", ops, 4, NULL, 0, names, 1,
-        "/nodes/0", &window, &err), 0);
+    ck_assert_int_eq(
+        graph_add_node(
+            n.b, GRAPH_OP_Slice, "slice", ops, 4, NULL, 0, names, 1, "/nodes/0", &window, &err),
+        0);
     struct value_id row = net_param(&n, (struct shape){.rank = 1, .dim = {32}});
     struct value_id y = net_node(&n, GRAPH_OP_Mul, window, row, NO_VALUE, NULL, 0);
     struct value_id grouped =
@@ -243,8 +223,7 @@ START_TEST(test_views)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("plan");
     TCase *tc = tcase_create("plan");
     tcase_set_timeout(tc, 120);

@@ -12,33 +12,30 @@
 #include "cache/cache.h"
 #include "compile/schedules.h"
 
-#define COUNT      60
-#define TILES      12
-#define SPAN       2048 /* bytes of a transfer at most */
-#define ELEMENT    TARGET_ELEMENT_BYTES
-#define COMPILER   "0000000000000000000000000000000000000000000000000000000000000000"
-#define OTHER      "1111111111111111111111111111111111111111111111111111111111111111"
+#define COUNT    60
+#define TILES    12
+#define SPAN     2048 /* bytes of a transfer at most */
+#define ELEMENT  TARGET_ELEMENT_BYTES
+#define COMPILER "0000000000000000000000000000000000000000000000000000000000000000"
+#define OTHER    "1111111111111111111111111111111111111111111111111111111111111111"
 
 static char directory[64];
 static struct arena arena;
 
-static void setup(void)
-{
+static void setup(void) {
     strcpy(directory, "/tmp/test_schedules.XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(directory));
     arena_init(&arena, 256u << 20);
 }
 
-static void teardown(void)
-{
+static void teardown(void) {
     char command[128];
     arena_done(&arena);
     snprintf(command, sizeof command, "rm -rf %s", directory);
     ck_assert_int_eq(system(command), 0);
 }
 
-static const char *path_of(const char *name)
-{
+static const char *path_of(const char *name) {
     static char path[4][128];
     static unsigned next;
     char *p = path[next++ % 4];
@@ -46,8 +43,7 @@ static const char *path_of(const char *name)
     return p;
 }
 
-static uint32_t draw(uint32_t *state, uint32_t below)
-{
+static uint32_t draw(uint32_t *state, uint32_t below) {
     *state = *state * 1664525u + 1013904223u;
     return (*state >> 8) % below;
 }
@@ -55,8 +51,7 @@ static uint32_t draw(uint32_t *state, uint32_t below)
 /* Structure by `shape`, addresses by `places`: sends from low memory, receives into high memory,
  * a slot each, so that no bytes overlap; places 0: receives of a tile one behind the other, so that
  * pointers may run on. Even shapes have short transfers, whose pointers matter. */
-static struct exchange_transfer *make_phase(uint32_t shape, uint32_t places, uint32_t count)
-{
+static struct exchange_transfer *make_phase(uint32_t shape, uint32_t places, uint32_t count) {
     struct exchange_transfer *list = ARENA_ARRAY(&arena, struct exchange_transfer, count);
     uint32_t *slot = ARENA_ARRAY(&arena, uint32_t, count);
     uint32_t filled[TILES] = {0};
@@ -75,7 +70,8 @@ static struct exchange_transfer *make_phase(uint32_t shape, uint32_t places, uin
             dests[k].tile.n = (uint16_t)((source + 1 + draw(&shape, 5) + 5 * k) % TILES);
             dests[k].addr = TARGET_MEM_BASE + 10 * ELEMENT + slot[i] * SPAN;
         }
-        list[i] = (struct exchange_transfer){.source = {(uint16_t)source},
+        list[i] = (struct exchange_transfer){
+            .source = {(uint16_t)source},
             .source_addr = TARGET_MEM_BASE + slot[i] * SPAN,
             .words = 1 + draw(&shape, longest),
             .form = EXCHANGE_ABSOLUTE,
@@ -89,8 +85,7 @@ static struct exchange_transfer *make_phase(uint32_t shape, uint32_t places, uin
     return list;
 }
 
-static struct digest structure_of(const struct exchange_transfer *t, uint32_t count)
-{
+static struct digest structure_of(const struct exchange_transfer *t, uint32_t count) {
     struct exchange_dependency *d;
     uint32_t n;
     struct digest ret;
@@ -99,8 +94,7 @@ static struct digest structure_of(const struct exchange_transfer *t, uint32_t co
     return ret;
 }
 
-static struct exchange_order search(const struct exchange_transfer *t, uint32_t count)
-{
+static struct exchange_order search(const struct exchange_transfer *t, uint32_t count) {
     struct exchange_dependency *d;
     uint32_t n;
     struct exchange_order ret = {.order = ARENA_ARRAY(&arena, uint32_t, count)};
@@ -109,9 +103,9 @@ static struct exchange_order search(const struct exchange_transfer *t, uint32_t 
     return ret;
 }
 
-static struct exchange_phase schedule(const struct exchange_transfer *t, uint32_t count,
-    const struct exchange_orders *known, enum exchange_origin *ret_origin)
-{
+static struct exchange_phase schedule(
+    const struct exchange_transfer *t, uint32_t count, const struct exchange_orders *known,
+    enum exchange_origin *ret_origin) {
     struct exchange_phase phase;
     struct err err = {0};
     int rc = exchange_reuse_phase(t, count, known, &arena, &phase, ret_origin, &err);
@@ -121,19 +115,17 @@ static struct exchange_phase schedule(const struct exchange_transfer *t, uint32_
     return phase;
 }
 
-static bool same_phase(const struct exchange_phase *a, const struct exchange_phase *b)
-{
+static bool same_phase(const struct exchange_phase *a, const struct exchange_phase *b) {
     bool same = a->row_count == b->row_count && a->horizon == b->horizon;
     for (uint32_t i = 0; i < a->row_count && same; i++) {
         same = a->rows[i].tile.n == b->rows[i].tile.n &&
-            a->rows[i].word_count == b->rows[i].word_count &&
-            memcmp(a->rows[i].words, b->rows[i].words, 4 * (size_t)a->rows[i].word_count) == 0;
+               a->rows[i].word_count == b->rows[i].word_count &&
+               memcmp(a->rows[i].words, b->rows[i].words, 4 * (size_t)a->rows[i].word_count) == 0;
     }
     return same;
 }
 
-START_TEST(orders_depend_on_structure_alone)
-{
+START_TEST(orders_depend_on_structure_alone) {
     for (uint32_t shape = 1; shape <= 4; shape++) {
         struct exchange_transfer *first = make_phase(shape, 1, COUNT);
         struct digest structure = structure_of(first, COUNT);
@@ -153,8 +145,7 @@ START_TEST(orders_depend_on_structure_alone)
 END_TEST
 
 /* Each thing that a schedule may depend on, one at a time. */
-START_TEST(structures_differ_by_every_part)
-{
+START_TEST(structures_differ_by_every_part) {
     struct exchange_transfer *t = make_phase(7, 1, COUNT);
     struct digest seen[8];
     seen[0] = structure_of(t, COUNT);
@@ -186,8 +177,7 @@ START_TEST(structures_differ_by_every_part)
 }
 END_TEST
 
-START_TEST(phases_are_the_same_with_any_store)
-{
+START_TEST(phases_are_the_same_with_any_store) {
     struct schedules *s = schedules_open(NULL, COMPILER);
     for (uint32_t shape = 1; shape <= 6; shape++) {
         struct exchange_transfer *t = make_phase(shape, shape, COUNT);
@@ -210,8 +200,8 @@ struct liar {
     uint32_t horizon;
 };
 
-static bool lie(void *arg, const struct digest *structure, struct exchange_order *ret, bool *stored)
-{
+static bool
+lie(void *arg, const struct digest *structure, struct exchange_order *ret, bool *stored) {
     const struct liar *l = arg;
     (void)structure;
     memcpy(ret->order, l->order, ret->count * sizeof *ret->order);
@@ -220,8 +210,7 @@ static bool lie(void *arg, const struct digest *structure, struct exchange_order
     return true;
 }
 
-START_TEST(illegal_and_long_orders_are_refused)
-{
+START_TEST(illegal_and_long_orders_are_refused) {
     struct exchange_transfer *t = make_phase(3, 3, COUNT);
     struct exchange_options with_addresses = {0};
     struct exchange_phase searched;
@@ -253,8 +242,7 @@ START_TEST(illegal_and_long_orders_are_refused)
 END_TEST
 
 /* A relay: its order is part of the structure, and an order against it is refused. */
-START_TEST(relays_are_reused)
-{
+START_TEST(relays_are_reused) {
     struct exchange_dest dests[3] = {{{2}, 0xA0000}, {{4}, 0xB0000}, {{6}, 0xC0000}};
     struct exchange_transfer t[3] = {
         {.source = {0}, .source_addr = 0x60000, .words = 64, .form = EXCHANGE_ABSOLUTE},
@@ -279,14 +267,21 @@ END_TEST
 
 /* Two tiles that send and receive at the same time inside one memory element each: without
  * addresses that goes at once, with them one must wait. */
-START_TEST(addresses_may_refuse_an_order)
-{
+START_TEST(addresses_may_refuse_an_order) {
     struct exchange_dest dests[2] = {{{2}, 0x50000 + 2 * SPAN}, {{0}, 0x50000 + 2 * SPAN}};
     struct exchange_transfer t[2] = {
-        {.source = {0}, .source_addr = 0x50000, .words = 256, .form = EXCHANGE_ABSOLUTE,
-            .dests = &dests[0], .dest_count = 1},
-        {.source = {2}, .source_addr = 0x50000, .words = 256, .form = EXCHANGE_ABSOLUTE,
-            .dests = &dests[1], .dest_count = 1},
+        {.source = {0},
+         .source_addr = 0x50000,
+         .words = 256,
+         .form = EXCHANGE_ABSOLUTE,
+         .dests = &dests[0],
+         .dest_count = 1},
+        {.source = {2},
+         .source_addr = 0x50000,
+         .words = 256,
+         .form = EXCHANGE_ABSOLUTE,
+         .dests = &dests[1],
+         .dest_count = 1},
     };
     struct schedules *s = schedules_open(NULL, COMPILER);
     enum exchange_origin origin;
@@ -305,8 +300,7 @@ END_TEST
 
 /* ---- The database ---------------------------------------------------------------------------- */
 
-static void stage_phases(const char *path, uint32_t shapes, const char *compiler)
-{
+static void stage_phases(const char *path, uint32_t shapes, const char *compiler) {
     struct schedules *s = schedules_open(NULL, compiler);
     for (uint32_t shape = 1; shape <= shapes; shape++) {
         enum exchange_origin origin;
@@ -318,8 +312,7 @@ static void stage_phases(const char *path, uint32_t shapes, const char *compiler
 }
 
 /* Orders found of shapes 1 .. shapes; each that is found is the right one. */
-static uint32_t found_in(const char *path, uint32_t shapes, const char *compiler)
-{
+static uint32_t found_in(const char *path, uint32_t shapes, const char *compiler) {
     uint32_t found = 0;
     struct schedules *s = schedules_open(path, compiler);
     const struct exchange_orders *known = schedules_orders(s);
@@ -347,8 +340,7 @@ static uint32_t found_in(const char *path, uint32_t shapes, const char *compiler
     return found;
 }
 
-START_TEST(stored_orders_come_back)
-{
+START_TEST(stored_orders_come_back) {
     const char *path = path_of("a");
     stage_phases(path, 3, COMPILER);
     ck_assert_uint_eq(found_in(path, 3, COMPILER), 3);
@@ -371,8 +363,7 @@ START_TEST(stored_orders_come_back)
 }
 END_TEST
 
-static uint8_t *read_file(const char *path, size_t *ret_n)
-{
+static uint8_t *read_file(const char *path, size_t *ret_n) {
     FILE *in = fopen(path, "rb");
     ck_assert_ptr_nonnull(in);
     uint8_t *bytes = arena_alloc(&arena, 1 << 20, 8);
@@ -381,8 +372,7 @@ static uint8_t *read_file(const char *path, size_t *ret_n)
     return bytes;
 }
 
-static void write_file(const char *path, const uint8_t *bytes, size_t n)
-{
+static void write_file(const char *path, const uint8_t *bytes, size_t n) {
     FILE *out = fopen(path, "wb");
     ck_assert_ptr_nonnull(out);
     ck_assert_uint_eq(fwrite(bytes, 1, n, out), n);
@@ -390,8 +380,7 @@ static void write_file(const char *path, const uint8_t *bytes, size_t n)
 }
 
 /* Every found order is right (found_in() asserts it), whatever byte is wrong. */
-START_TEST(damage_never_gives_a_wrong_order)
-{
+START_TEST(damage_never_gives_a_wrong_order) {
     const char *path = path_of("a");
     const char *broken = path_of("broken");
     stage_phases(path, 3, COMPILER);
@@ -416,8 +405,7 @@ START_TEST(damage_never_gives_a_wrong_order)
 }
 END_TEST
 
-static void run_sql(const char *path, const char *sql)
-{
+static void run_sql(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
@@ -425,8 +413,7 @@ static void run_sql(const char *path, const char *sql)
 }
 
 /* Whole rows that say something else: swapped values, other types, another table. */
-START_TEST(wrong_rows_count_as_absent)
-{
+START_TEST(wrong_rows_count_as_absent) {
     static const char *const statements[] = {
         "UPDATE schedule SET value = (SELECT value FROM schedule ORDER BY key LIMIT 1)",
         "UPDATE schedule SET value = (SELECT value FROM schedule ORDER BY key DESC LIMIT 1)",
@@ -453,8 +440,7 @@ START_TEST(wrong_rows_count_as_absent)
 }
 END_TEST
 
-START_TEST(a_busy_file_counts_as_empty)
-{
+START_TEST(a_busy_file_counts_as_empty) {
     const char *path = path_of("a");
     stage_phases(path, 2, COMPILER);
     sqlite3 *db = NULL;
@@ -468,8 +454,7 @@ START_TEST(a_busy_file_counts_as_empty)
 END_TEST
 
 /* Rows beyond the limit are not kept, and cost nothing but time. */
-START_TEST(entries_have_a_limit)
-{
+START_TEST(entries_have_a_limit) {
     struct schedules *s = schedules_open(NULL, COMPILER);
     const struct exchange_orders *known = schedules_orders(s);
     uint32_t none[1] = {0};
@@ -500,14 +485,12 @@ END_TEST
 
 /* ---- The daemon's side ----------------------------------------------------------------------- */
 
-static uint64_t test_now(void)
-{
+static uint64_t test_now(void) {
     static uint64_t now = 1796102000000;
     return ++now;
 }
 
-static struct cache *open_cache(void)
-{
+static struct cache *open_cache(void) {
     struct cache_options options = {.dir = directory, .now_ms = test_now};
     struct cache *c = NULL;
     struct err err = {0};
@@ -516,8 +499,7 @@ static struct cache *open_cache(void)
 }
 
 /* What a worker would get now: a fresh folder's copy, or no file. */
-static const char *copy_of(struct cache *c, const char *name)
-{
+static const char *copy_of(struct cache *c, const char *name) {
     ck_assert_int_eq(mkdir(path_of(name), 0700), 0);
     int fd = open(path_of(name), O_RDONLY | O_DIRECTORY);
     cache_schedules_copy(c, fd);
@@ -525,8 +507,7 @@ static const char *copy_of(struct cache *c, const char *name)
     return arena_printf(&arena, "%s/%s/known-schedules.sqlite3", directory, name);
 }
 
-static int64_t ask(const char *path, const char *sql)
-{
+static int64_t ask(const char *path, const char *sql) {
     sqlite3 *db = NULL;
     sqlite3_stmt *s = NULL;
     ck_assert_int_eq(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
@@ -538,8 +519,7 @@ static int64_t ask(const char *path, const char *sql)
     return ret;
 }
 
-START_TEST(staged_orders_are_adopted)
-{
+START_TEST(staged_orders_are_adopted) {
     struct cache *c = open_cache();
     ck_assert_int_ne(access(copy_of(c, "first"), F_OK), 0);
     stage_phases(path_of("staging/a"), 3, COMPILER);
@@ -559,8 +539,7 @@ START_TEST(staged_orders_are_adopted)
 }
 END_TEST
 
-START_TEST(hostile_staged_files_add_nothing)
-{
+START_TEST(hostile_staged_files_add_nothing) {
     struct cache *c = open_cache();
     stage_phases(path_of("staging/a"), 2, COMPILER);
     cache_schedules_adopt(c, "staging/a");
@@ -581,8 +560,7 @@ START_TEST(hostile_staged_files_add_nothing)
         cache_schedules_adopt(c, staged);
         snprintf(name, sizeof name, "copy%zu", i);
         const char *copy = copy_of(c, name);
-        ck_assert_msg(
-            ask(copy, "SELECT count(*) FROM schedule") == 2, "%s: added", statements[i]);
+        ck_assert_msg(ask(copy, "SELECT count(*) FROM schedule") == 2, "%s: added", statements[i]);
         ck_assert_uint_eq(found_in(copy, 3, COMPILER), 2);
     }
     write_file(path_of("staging/junk"), (const uint8_t *)"junk", 4);
@@ -595,8 +573,7 @@ START_TEST(hostile_staged_files_add_nothing)
 END_TEST
 
 /* A damaged store is dropped and begun anew. */
-START_TEST(a_damaged_store_is_dropped)
-{
+START_TEST(a_damaged_store_is_dropped) {
     static const char junk[] = "this is no database, and long enough to be looked at as one .....";
     for (int i = 0; i < 2; i++) {
         struct cache *c = open_cache();
@@ -621,17 +598,19 @@ START_TEST(a_damaged_store_is_dropped)
 END_TEST
 
 /* Ten files of 4 MB: the newest rows stay, values within 16 MiB, the file within twice that. */
-START_TEST(the_store_has_a_limit)
-{
+START_TEST(the_store_has_a_limit) {
     struct cache *c = open_cache();
     for (int i = 0; i < 10; i++) {
         char name[32];
         snprintf(name, sizeof name, "staging/s%d", i);
-        run_sql(path_of(name),
-            arena_printf(&arena,
+        run_sql(
+            path_of(name),
+            arena_printf(
+                &arena,
                 "CREATE TABLE schedule (key TEXT PRIMARY KEY, value BLOB NOT NULL);"
                 "INSERT INTO schedule VALUES (printf('%%064d', %d), zeroblob(2000000)),"
-                "(printf('%%064d', %d), zeroblob(2000000))", 2 * i, 2 * i + 1));
+                "(printf('%%064d', %d), zeroblob(2000000))",
+                2 * i, 2 * i + 1));
         cache_schedules_adopt(c, name);
     }
     const char *copy = copy_of(c, "copy");
@@ -644,8 +623,7 @@ START_TEST(the_store_has_a_limit)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("schedules");
     TCase *tc = tcase_create("schedules");
     tcase_set_timeout(tc, 300);

@@ -34,37 +34,31 @@ static struct err err;
 
 /* ---- registers ------------------------------------------------------------------------------ */
 
-static void open_sim(const struct sim_options *options)
-{
+static void open_sim(const struct sim_options *options) {
     ck_assert_msg(sim_device_open(options, &ops, &err) == 0, "%s", err.text);
 }
 
-static void close_sim(void)
-{
+static void close_sim(void) {
     ops.close(ops.self);
 }
 
-static uint32_t rd(uint32_t offset)
-{
+static uint32_t rd(uint32_t offset) {
     uint32_t value = 0;
-    ck_assert_msg(ops.read32(ops.self, offset, &value, &err) == 0, "read %#x: %s", offset,
-        err.text);
+    ck_assert_msg(
+        ops.read32(ops.self, offset, &value, &err) == 0, "read %#x: %s", offset, err.text);
     return value;
 }
 
-static void wr(uint32_t offset, uint32_t value)
-{
-    ck_assert_msg(ops.write32(ops.self, offset, value, &err) == 0, "write %#x: %s", offset,
-        err.text);
+static void wr(uint32_t offset, uint32_t value) {
+    ck_assert_msg(
+        ops.write32(ops.self, offset, value, &err) == 0, "write %#x: %s", offset, err.text);
 }
 
-static uint32_t tdi(unsigned tile, unsigned reg)
-{
+static uint32_t tdi(unsigned tile, unsigned reg) {
     return 0x30000 + tile * 0x40 + reg * 4;
 }
 
-static void load_words(const uint32_t *words, uint32_t n)
-{
+static void load_words(const uint32_t *words, uint32_t n) {
     uint32_t kib = (n * 4 + 1023) / 1024;
     wr(AUTOLDCSR, 0);
     for (uint32_t i = 0; i < kib * 256; i++) {
@@ -79,8 +73,7 @@ static void load_words(const uint32_t *words, uint32_t n)
 }
 
 /* Assembles supervisor code for address BASE and starts it on every tile. */
-static void boot(const char *text)
-{
+static void boot(const char *text) {
     struct arena arena;
     struct asm_object *object;
     struct asm_image *image;
@@ -91,8 +84,10 @@ static void boot(const char *text)
     ck_assert_msg(
         asm_assemble(&source, ISA_SUPERVISOR, NULL, 0, &arena, &object, &err) == 0, "%s: %s",
         err.where, err.text);
-    ck_assert_msg(asm_link((const struct asm_object *const[]){object}, 1, &place, 1, NULL, 0,
-                      &arena, &image, &err) == 0,
+    ck_assert_msg(
+        asm_link(
+            (const struct asm_object *const[]){object}, 1, &place, 1, NULL, 0, &arena, &image,
+            &err) == 0,
         "%s", err.text);
     ck_assert_uint_eq(image->segment_count, 1);
     uint32_t words[1024] = {0};
@@ -103,8 +98,7 @@ static void boot(const char *text)
 }
 
 /* Polls a mark until it is 0; returns the code of the read that failed, 0 otherwise. */
-static int wait_mark(uint32_t offset)
-{
+static int wait_mark(uint32_t offset) {
     for (int i = 0; i < POLLS; i++) {
         uint32_t value = 0;
         int code = ops.read32(ops.self, offset, &value, &err);
@@ -117,8 +111,7 @@ static int wait_mark(uint32_t offset)
 }
 
 /* Runs until nothing moves any more. */
-static void settle(void)
-{
+static void settle(void) {
     for (int i = 0; i < POLLS; i++) {
         uint64_t before = ops.now_ns(ops.self);
         struct sim_counters a;
@@ -133,18 +126,17 @@ static void settle(void)
     ck_abort_msg("the chip does not settle");
 }
 
-static void inject(unsigned tile, unsigned context, uint32_t word)
-{
+static void inject(unsigned tile, unsigned context, uint32_t word) {
     wr(tdi(tile, 9), 6);
     wr(tdi(tile, 4), context);
     wr(tdi(tile, 3), word);
-    ck_assert_msg((rd(tdi(tile, 8)) & 15) == 0, "tile %u context %u word %08x: status %x", tile,
-        context, word, rd(tdi(tile, 8)));
+    ck_assert_msg(
+        (rd(tdi(tile, 8)) & 15) == 0, "tile %u context %u word %08x: status %x", tile, context,
+        word, rd(tdi(tile, 8)));
 }
 
 /* Word of tile memory, by injection into worker 1 (device fact sheet 2.6). */
-static uint32_t peek(unsigned tile, uint32_t addr)
-{
+static uint32_t peek(unsigned tile, uint32_t addr) {
     wr(tdi(tile, 7), addr);
     inject(tile, 1, 0x41010070);
     inject(tile, 1, 0x01f01000);
@@ -152,8 +144,7 @@ static uint32_t peek(unsigned tile, uint32_t addr)
     return rd(tdi(tile, 7));
 }
 
-static void poke(unsigned tile, uint32_t addr, uint32_t value)
-{
+static void poke(unsigned tile, uint32_t addr, uint32_t value) {
     wr(tdi(tile, 7), addr);
     inject(tile, 1, 0x41010070);
     wr(tdi(tile, 7), value);
@@ -161,15 +152,13 @@ static void poke(unsigned tile, uint32_t addr, uint32_t value)
     inject(tile, 1, 0x4f10f000);
 }
 
-static unsigned state(unsigned tile)
-{
+static unsigned state(unsigned tile) {
     return rd(tdi(tile, 0)) & 3;
 }
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-START_TEST(autoload_and_start)
-{
+START_TEST(autoload_and_start) {
     open_sim(&(struct sim_options){0});
     boot("get $m0, $TILE_ID\n"
          "setzi $m1, 0x60000\n"
@@ -193,8 +182,7 @@ START_TEST(autoload_and_start)
 }
 END_TEST
 
-START_TEST(plain_registers)
-{
+START_TEST(plain_registers) {
     open_sim(NULL);
     uint32_t value;
     wr(0x4004, 0x180cc);
@@ -217,8 +205,7 @@ START_TEST(plain_registers)
 }
 END_TEST
 
-START_TEST(driver_calls)
-{
+START_TEST(driver_calls) {
     static uint8_t page[3 * 4096] __attribute__((aligned(4096)));
     struct ipu_mailbox sent = {{0x4078020e, 0, 0, 0, 0}};
     struct ipu_mailbox got;
@@ -259,24 +246,22 @@ END_TEST
 #define HOST_MUX "setzi $m1, 0x600\nput $INCOMING_MUX, $m1\n"
 
 /* Tile 5 abstains from two barriers and then takes part in the third. */
-static const char three_barriers[] = IDLE_MUX
-    "get $m0, $TILE_ID\n"
-    "setzi $m1, 5\n"
-    "cmpeq $m2, $m0, $m1\n"
-    "brnz $m2, away\n"
-    "sync 3\n"
-    "delay 1000\n"
-    "sync 3\n"
-    "bri third\n"
-    "away:\n"
-    "sans 1\n"
-    "sync 1\n"
-    "third:\n"
-    "sync 3\n"
-    "br $m15\n";
+static const char three_barriers[] = IDLE_MUX "get $m0, $TILE_ID\n"
+                                              "setzi $m1, 5\n"
+                                              "cmpeq $m2, $m0, $m1\n"
+                                              "brnz $m2, away\n"
+                                              "sync 3\n"
+                                              "delay 1000\n"
+                                              "sync 3\n"
+                                              "bri third\n"
+                                              "away:\n"
+                                              "sans 1\n"
+                                              "sync 1\n"
+                                              "third:\n"
+                                              "sync 3\n"
+                                              "br $m15\n";
 
-START_TEST(barriers_and_abstention)
-{
+START_TEST(barriers_and_abstention) {
     struct sim_counters n;
     open_sim(&(struct sim_options){.sync_release = 500});
     boot(three_barriers);
@@ -292,8 +277,7 @@ START_TEST(barriers_and_abstention)
 }
 END_TEST
 
-START_TEST(missing_barrier)
-{
+START_TEST(missing_barrier) {
     open_sim(
         &(struct sim_options){.fault = {.kind = SIM_FAULT_MISS_BARRIER, .tile = 777, .at = 1}});
     boot(three_barriers);
@@ -317,16 +301,14 @@ START_TEST(missing_barrier)
 }
 END_TEST
 
-START_TEST(mixed_zones_deadlock)
-{
+START_TEST(mixed_zones_deadlock) {
     open_sim(NULL);
-    boot(HOST_MUX
-        "get $m0, $TILE_ID\n"
-        "brnz $m0, rest\n"
-        "sync 7\n"
-        "rest:\n"
-        "sync 3\n"
-        "br $m15\n");
+    boot(HOST_MUX "get $m0, $TILE_ID\n"
+                  "brnz $m0, rest\n"
+                  "sync 7\n"
+                  "rest:\n"
+                  "sync 3\n"
+                  "br $m15\n");
     settle();
     uint32_t value;
     ck_assert_int_eq(ops.read32(ops.self, GS2, &value, &err), -ERR_DEADLOCK);
@@ -335,8 +317,7 @@ START_TEST(mixed_zones_deadlock)
 }
 END_TEST
 
-static void expect_fault(const char *program, const char *what)
-{
+static void expect_fault(const char *program, const char *what) {
     uint32_t value;
     open_sim(NULL);
     boot(program);
@@ -356,8 +337,7 @@ static void expect_fault(const char *program, const char *what)
     "sync 3\n"                                                                                     \
     "br $m15\n"
 
-START_TEST(faults)
-{
+START_TEST(faults) {
     expect_fault(ON_TILE_9("st32 $m0, $m15, $m15, 0\n"), "INVALID_ADDR");
     expect_fault(ON_TILE_9("sync 7\n"), "EXCONF");
     expect_fault(ON_TILE_9("sync 9\n"), "no such zone");
@@ -371,50 +351,45 @@ END_TEST
 
 /* Waits at a host barrier so that rows and data can be written, then runs one phase whose row
  * lies at 0x50000; INCOMING_BASE comes from 0x60000. */
-static const char one_phase[] = HOST_MUX
-    "setzi $m1, 0x50000\n"
-    "setzi $m2, 0\n"
-    "or $m2, $m2, 0x43a00000\n"
-    "st32 $m2, $m1, $m15, 0\n"
-    "sync 7\n" IDLE_MUX
-    "setzi $m1, 0x60000\n"
-    "ld32 $m2, $m1, $m15, 0\n"
-    "put $INCOMING_BASE, $m2\n"
-    "put $OUTGOING_BASE, $m15\n"
-    "setzi $m6, 0\n"
-    "sync 3\n"
-    "call $m10, 0x50000\n"
-    "sync 3\n"
-    "br $m15\n";
+static const char one_phase[] = HOST_MUX "setzi $m1, 0x50000\n"
+                                         "setzi $m2, 0\n"
+                                         "or $m2, $m2, 0x43a00000\n"
+                                         "st32 $m2, $m1, $m15, 0\n"
+                                         "sync 7\n" IDLE_MUX "setzi $m1, 0x60000\n"
+                                         "ld32 $m2, $m1, $m15, 0\n"
+                                         "put $INCOMING_BASE, $m2\n"
+                                         "put $OUTGOING_BASE, $m15\n"
+                                         "setzi $m6, 0\n"
+                                         "sync 3\n"
+                                         "call $m10, 0x50000\n"
+                                         "sync 3\n"
+                                         "br $m15\n";
 
-static unsigned physical(json_int_t logical)
-{
+static unsigned physical(json_int_t logical) {
     return target_physical((struct logical_tile){(uint16_t)logical}).n;
 }
 
-static uint32_t tag(unsigned tile, uint32_t addr)
-{
+static uint32_t tag(unsigned tile, uint32_t addr) {
     return tile << 20 | addr;
 }
 
-static void write_rows(const json_t *item)
-{
+static void write_rows(const json_t *item) {
     const char *tile;
     json_t *words;
-    json_object_foreach(json_object_get(item, "rows"), tile, words)
-    {
+    json_object_foreach(json_object_get(item, "rows"), tile, words) {
         for (uint32_t i = 0; i < json_array_size(words); i++) {
-            poke(physical(atoi(tile)), 0x50000 + 4 * i,
+            poke(
+                physical(atoi(tile)), 0x50000 + 4 * i,
                 (uint32_t)strtoul(json_string_value(json_array_get(words, i)), NULL, 16));
         }
-        poke(physical(atoi(tile)), 0x60000,
+        poke(
+            physical(atoi(tile)), 0x60000,
             (uint32_t)json_integer_value(
                 json_object_get(json_object_get(item, "incoming_base"), tile)));
     }
 }
 
-static uint32_t field(const json_t *item, const char *name)
-{
+static uint32_t field(const json_t *item, const char *name) {
     return (uint32_t)json_integer_value(json_object_get(item, name));
 }
 
@@ -427,8 +402,7 @@ struct word {
 static struct word model[40000];
 static size_t model_words;
 
-static uint32_t *model_at(unsigned tile, uint32_t addr)
-{
+static uint32_t *model_at(unsigned tile, uint32_t addr) {
     for (size_t i = 0; i < model_words; i++) {
         if (model[i].tile == tile && model[i].addr == addr) {
             return &model[i].value;
@@ -439,9 +413,8 @@ static uint32_t *model_at(unsigned tile, uint32_t addr)
     return &model[model_words++].value;
 }
 
-static void run_vector(const json_t *item, const struct sim_options *options,
-    struct sim_counters *ret)
-{
+static void
+run_vector(const json_t *item, const struct sim_options *options, struct sim_counters *ret) {
     json_t *transfers = json_object_get(item, "transfers");
     size_t t;
     json_t *transfer;
@@ -450,8 +423,7 @@ static void run_vector(const json_t *item, const struct sim_options *options,
     settle(); /* a mark of 0 does not say that the tiles have arrived */
     model_words = 0;
     write_rows(item);
-    json_array_foreach(transfers, t, transfer)
-    {
+    json_array_foreach(transfers, t, transfer) {
         unsigned s = physical(json_integer_value(json_object_get(transfer, "src")));
         for (uint32_t k = 0; k < field(transfer, "words"); k++) {
             uint32_t addr = field(transfer, "src_addr") + 4 * k;
@@ -459,26 +431,27 @@ static void run_vector(const json_t *item, const struct sim_options *options,
             poke(s, addr, tag(s, addr));
         }
     }
-    json_array_foreach(transfers, t, transfer)
-    {
+    json_array_foreach(transfers, t, transfer) {
         unsigned s = physical(json_integer_value(json_object_get(transfer, "src")));
         json_t *dests = json_object_get(transfer, "dests");
         for (uint32_t k = 0; k < field(transfer, "words"); k++) {
             uint32_t value = *model_at(s, field(transfer, "src_addr") + 4 * k);
             for (size_t d = 0; d < json_array_size(dests); d++) {
                 json_t *dest = json_array_get(dests, d);
-                *model_at(physical(json_integer_value(json_array_get(dest, 0))),
+                *model_at(
+                    physical(json_integer_value(json_array_get(dest, 0))),
                     (uint32_t)json_integer_value(json_array_get(dest, 1)) + 4 * k) = value;
             }
         }
     }
     wr(GS2, 1);
     settle();
-    ck_assert_msg(wait_mark(GS1) == 0, "%s: %s",
-        json_string_value(json_object_get(item, "id")), err.text);
+    ck_assert_msg(
+        wait_mark(GS1) == 0, "%s: %s", json_string_value(json_object_get(item, "id")), err.text);
     for (size_t i = 0; i < model_words; i++) {
         uint32_t got = peek(model[i].tile, model[i].addr);
-        ck_assert_msg(got == model[i].value, "%s: tile %u %#x: %08x, want %08x",
+        ck_assert_msg(
+            got == model[i].value, "%s: tile %u %#x: %08x, want %08x",
             json_string_value(json_object_get(item, "id")), model[i].tile, model[i].addr, got,
             model[i].value);
     }
@@ -486,12 +459,10 @@ static void run_vector(const json_t *item, const struct sim_options *options,
     close_sim();
 }
 
-static json_t *find_vector(const json_t *vectors, const char *section, const char *id)
-{
+static json_t *find_vector(const json_t *vectors, const char *section, const char *id) {
     size_t i;
     json_t *item;
-    json_array_foreach(json_object_get(vectors, section), i, item)
-    {
+    json_array_foreach(json_object_get(vectors, section), i, item) {
         if (strcmp(json_string_value(json_object_get(item, "id")), id) == 0) {
             return item;
         }
@@ -500,8 +471,7 @@ static json_t *find_vector(const json_t *vectors, const char *section, const cha
     return NULL;
 }
 
-START_TEST(phases_on_the_chip)
-{
+START_TEST(phases_on_the_chip) {
     static const char *const ids[][2] = {
         {"phases", "point-000"},
         {"phases", "multicast-001"},
@@ -526,8 +496,7 @@ START_TEST(phases_on_the_chip)
 END_TEST
 
 /* Seven words from tile 0 to tile 2 (exchange fact sheet E3), into the element of the row. */
-START_TEST(receive_error_is_reported)
-{
+START_TEST(receive_error_is_reported) {
     static const uint32_t send[] = {0x40a0001b, 0x78cc8021, 0x43a00000};
     static const uint32_t take[] = {0x64000000, 0x64018640, 0x61614040, 0x40a0000b, 0x43a00000};
     open_sim(NULL);
@@ -557,8 +526,7 @@ START_TEST(receive_error_is_reported)
 }
 END_TEST
 
-START_TEST(same_with_any_threads_and_slices)
-{
+START_TEST(same_with_any_threads_and_slices) {
     static const struct sim_options options[] = {
         {.threads = 1},
         {.threads = 2},
@@ -625,8 +593,7 @@ END_TEST
 
 static uint8_t host_page[4096] __attribute__((aligned(4096)));
 
-static void start_host_program(bool attached, const char *program)
-{
+static void start_host_program(bool attached, const char *program) {
     open_sim(NULL);
     if (attached) {
         ck_assert_int_eq(ops.attach(ops.self, 0, host_page, 4096, &err), 0);
@@ -637,8 +604,7 @@ static void start_host_program(bool attached, const char *program)
     wr(GS2, 1); /* entry */
 }
 
-START_TEST(host_read_and_write)
-{
+START_TEST(host_read_and_write) {
     struct sim_counters n;
     for (size_t i = 0; i < sizeof host_page; i++) {
         host_page[i] = (uint8_t)(i < 0x80 ? i * 7 : 0);
@@ -667,8 +633,7 @@ START_TEST(host_read_and_write)
 }
 END_TEST
 
-static void expect_hang(const char *what)
-{
+static void expect_hang(const char *what) {
     uint32_t value;
     settle();
     ck_assert_int_eq(ops.read32(ops.self, GS2, &value, &err), -ERR_DEADLOCK);
@@ -677,8 +642,7 @@ static void expect_hang(const char *what)
     close_sim();
 }
 
-START_TEST(host_packets_that_hang)
-{
+START_TEST(host_packets_that_hang) {
     start_host_program(false, HOST_PROGRAM("send 1, xreq / 4, 3\n"));
     expect_hang("host page 0 is not attached");
     start_host_program(true, HOST_PROGRAM("nop\n"));
@@ -699,17 +663,15 @@ END_TEST
 /* ---- marks ---------------------------------------------------------------------------------- */
 
 /* Counts the barriers it has passed, in 0x60000. */
-static const char many_marks[] = HOST_MUX
-    "setzi $m1, 0x60000\n"
-    "setzi $m2, 0\n"
-    "again:\n"
-    "st32 $m2, $m1, $m15, 0\n"
-    "sync 7\n"
-    "add $m2, $m2, 1\n"
-    "bri again\n";
+static const char many_marks[] = HOST_MUX "setzi $m1, 0x60000\n"
+                                          "setzi $m2, 0\n"
+                                          "again:\n"
+                                          "st32 $m2, $m1, $m15, 0\n"
+                                          "sync 7\n"
+                                          "add $m2, $m2, 1\n"
+                                          "bri again\n";
 
-START_TEST(mark_model_a)
-{
+START_TEST(mark_model_a) {
     open_sim(NULL);
     boot(many_marks);
     settle();
@@ -735,8 +697,7 @@ START_TEST(mark_model_a)
 }
 END_TEST
 
-START_TEST(mark_model_c)
-{
+START_TEST(mark_model_c) {
     open_sim(&(struct sim_options){.model_c = true});
     boot(many_marks);
     settle();
@@ -752,8 +713,7 @@ START_TEST(mark_model_c)
 }
 END_TEST
 
-START_TEST(mark_before_arrival)
-{
+START_TEST(mark_before_arrival) {
     /* Applied at once, the arrival consumes the mark; else it waits for the arrival. */
     open_sim(&(struct sim_options){.race_marks = true, .slice_cycles = 1});
     boot(many_marks);
@@ -772,8 +732,7 @@ END_TEST
 
 /* ---- debug interface ------------------------------------------------------------------------ */
 
-START_TEST(debug_stop_and_resume)
-{
+START_TEST(debug_stop_and_resume) {
     open_sim(&(struct sim_options){.slice_cycles = 600});
     boot("setzi $m1, 0x60000\n"
          "again:\n"
@@ -810,15 +769,13 @@ START_TEST(debug_stop_and_resume)
 }
 END_TEST
 
-static uint32_t supervisor_csr(unsigned tile, unsigned number)
-{
+static uint32_t supervisor_csr(unsigned tile, unsigned number) {
     inject(tile, 0, 0x41000000 | number);
     inject(tile, 0, 0x43008070);
     return rd(tdi(tile, 7));
 }
 
-START_TEST(break_on_sync)
-{
+START_TEST(break_on_sync) {
     open_sim(&(struct sim_options){0});
     for (unsigned t = 0; t < TARGET_TILES; t++) {
         wr(tdi(t, 5), t == 8 ? 0x20 : 0);
@@ -851,11 +808,10 @@ START_TEST(break_on_sync)
 }
 END_TEST
 
-START_TEST(injection_into_a_waiting_supervisor)
-{
+START_TEST(injection_into_a_waiting_supervisor) {
     for (int allowed = 0; allowed < 2; allowed++) {
-        open_sim(&(struct sim_options){.inject_waiting = allowed != 0,
-            .fault = {.kind = SIM_FAULT_MISS_BARRIER, .tile = 5}});
+        open_sim(&(struct sim_options){
+            .inject_waiting = allowed != 0, .fault = {.kind = SIM_FAULT_MISS_BARRIER, .tile = 5}});
         boot("setzi $m0, 77\n"
              "sync 3\n"
              "br $m15\n");
@@ -875,8 +831,7 @@ START_TEST(injection_into_a_waiting_supervisor)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *s = suite_create("sim_chip");
     TCase *t = tcase_create("chip");
     tcase_set_timeout(t, 300);

@@ -25,19 +25,17 @@
 #define INVALID_PC    ETYPE_INVALID_PC
 #define INVALID_INSTR ETYPE_INVALID_INSTR
 
-static struct sim_tile *tile_of(bool poison)
-{
-    struct sim_options options = { .poison_launch = poison, .trace_tile = -1 };
+static struct sim_tile *tile_of(bool poison) {
+    struct sim_options options = {.poison_launch = poison, .trace_tile = -1};
     struct sim_tile *t = sim_tile_new(&options);
 
     ck_assert_ptr_nonnull(t);
     return t;
 }
 
-static uint32_t encode(const char *text, enum isa_unit unit, bool coissue)
-{
+static uint32_t encode(const char *text, enum isa_unit unit, bool coissue) {
     struct insn insn;
-    struct err err = { 0 };
+    struct err err = {0};
     uint32_t word;
 
     ck_assert_msg(isa_parse(text, unit, &insn, &err) == 0, "%s: %s", text, err.text);
@@ -46,13 +44,11 @@ static uint32_t encode(const char *text, enum isa_unit unit, bool coissue)
     return word;
 }
 
-static void put(struct sim_tile *t, uint32_t addr, uint32_t word)
-{
+static void put(struct sim_tile *t, uint32_t addr, uint32_t word) {
     ck_assert_int_eq(sim_tile_write(t, addr, &word, 4, NULL), 0);
 }
 
-static uint32_t word_at(struct sim_tile *t, uint32_t addr)
-{
+static uint32_t word_at(struct sim_tile *t, uint32_t addr) {
     uint32_t word;
 
     ck_assert_int_eq(sim_tile_read(t, addr, &word, 4, NULL), 0);
@@ -60,13 +56,14 @@ static uint32_t word_at(struct sim_tile *t, uint32_t addr)
 }
 
 /* Groups up to NULL at addr; "main ; aux" is a bundle. Returns the address after them. */
-static uint32_t code(struct sim_tile *t, uint32_t addr, enum isa_unit unit, const char *const *text)
-{
+static uint32_t
+code(struct sim_tile *t, uint32_t addr, enum isa_unit unit, const char *const *text) {
     for (; *text != NULL; text++) {
         const char *aux = strstr(*text, " ; ");
         char main_half[80];
 
-        snprintf(main_half, sizeof main_half, "%.*s",
+        snprintf(
+            main_half, sizeof main_half, "%.*s",
             aux != NULL ? (int)(aux - *text) : (int)strlen(*text), *text);
         put(t, addr, encode(main_half, unit, aux != NULL));
         addr += 4;
@@ -78,25 +75,22 @@ static uint32_t code(struct sim_tile *t, uint32_t addr, enum isa_unit unit, cons
     return addr;
 }
 
-#define SUPERVISOR(t, addr, ...) \
-    code(t, addr, ISA_SUPERVISOR, (const char *const[]){ __VA_ARGS__, NULL })
-#define WORKER(t, addr, ...) code(t, addr, ISA_WORKER, (const char *const[]){ __VA_ARGS__, NULL })
+#define SUPERVISOR(t, addr, ...)                                                                   \
+    code(t, addr, ISA_SUPERVISOR, (const char *const[]){__VA_ARGS__, NULL})
+#define WORKER(t, addr, ...) code(t, addr, ISA_WORKER, (const char *const[]){__VA_ARGS__, NULL})
 
-static uint64_t get(struct sim_tile *t, int context, char file, int number)
-{
+static uint64_t get(struct sim_tile *t, int context, char file, int number) {
     uint64_t v = 0;
 
     ck_assert_int_eq(sim_tile_get(t, context, file, number, &v, NULL), 0);
     return v;
 }
 
-static void set(struct sim_tile *t, int context, char file, int number, uint64_t value)
-{
+static void set(struct sim_tile *t, int context, char file, int number, uint64_t value) {
     ck_assert_int_eq(sim_tile_set(t, context, file, number, value, NULL), 0);
 }
 
-static struct sim_stopped run_from(struct sim_tile *t, int context, uint32_t pc, uint64_t limit)
-{
+static struct sim_stopped run_from(struct sim_tile *t, int context, uint32_t pc, uint64_t limit) {
     struct sim_stopped stop;
 
     set(t, context, 'p', 0, pc);
@@ -109,8 +103,7 @@ static struct sim_stopped run_from(struct sim_tile *t, int context, uint32_t pc,
 
 /* Cycle at which the last of these instructions issues; the first issues at 0. A breakpoint ends
  * the run at its own issue cycle. */
-static uint64_t cycles_until_trap(const char *const *text)
-{
+static uint64_t cycles_until_trap(const char *const *text) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
@@ -122,10 +115,9 @@ static uint64_t cycles_until_trap(const char *const *text)
     return stop.cycles;
 }
 
-#define CYCLES(...) cycles_until_trap((const char *const[]){ __VA_ARGS__, "trap 0", NULL })
+#define CYCLES(...) cycles_until_trap((const char *const[]){__VA_ARGS__, "trap 0", NULL})
 
-START_TEST(supervisor_issue)
-{
+START_TEST(supervisor_issue) {
     ck_assert_uint_eq(CYCLES("setzi $m0, 1"), 1);
     ck_assert_uint_eq(CYCLES("setzi $m0, 1", "setzi $m1, 1", "setzi $m2, 1"), 3);
     ck_assert_uint_eq(CYCLES("setzi $m0, 1", "add $m1, $m0, 1"), 7);
@@ -141,8 +133,7 @@ START_TEST(supervisor_issue)
 }
 END_TEST
 
-START_TEST(coefficient_stream_issues_every_cycle)
-{
+START_TEST(coefficient_stream_issues_every_cycle) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
     uint32_t at;
@@ -166,11 +157,11 @@ END_TEST
 /* ---- launches -------------------------------------------------------------------------------- */
 
 /* setzi, setzi at 0, 1; runall waits for $m1 until 7; first worker at 17, each `groups` turns. */
-static struct sim_stopped launch(struct sim_tile *t, int nops)
-{
+static struct sim_stopped launch(struct sim_tile *t, int nops) {
     uint32_t at = WORK;
 
-    SUPERVISOR(t, SUP, "setzi $m0, 0x50000", "setzi $m1, 0x80000", "runall $m0, $m1, 0", "sync 2",
+    SUPERVISOR(
+        t, SUP, "setzi $m0, 0x50000", "setzi $m1, 0x80000", "runall $m0, $m1, 0", "sync 2",
         "trap 1");
     for (int i = 0; i < nops; i++) {
         at = WORKER(t, at, "setzi $m14, 0");
@@ -179,8 +170,7 @@ static struct sim_stopped launch(struct sim_tile *t, int nops)
     return run_from(t, SIM_SUPERVISOR, SUP, 100000);
 }
 
-START_TEST(launch_and_sync)
-{
+START_TEST(launch_and_sync) {
     for (int nops = 0; nops < 20; nops += 7) {
         struct sim_tile *t = tile_of(false);
         struct sim_stopped stop = launch(t, nops);
@@ -202,15 +192,15 @@ START_TEST(launch_and_sync)
 }
 END_TEST
 
-START_TEST(lone_worker_uses_one_slot_in_six)
-{
+START_TEST(lone_worker_uses_one_slot_in_six) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
     /* The supervisor goes on in the other five slots while the worker runs. */
     WORKER(t, WORK, "get $m0, 96", "get $m1, 96", "get $m2, 96", "exitnz $m0");
-    SUPERVISOR(t, SUP, "setzi $m0, 0x50000", "run $m0, $m15, 0", "setzi $m2, 10",
-        "brnzdec $m2, 0x4c00c", "sync 2", "trap 0");
+    SUPERVISOR(
+        t, SUP, "setzi $m0, 0x50000", "run $m0, $m15, 0", "setzi $m2, 10", "brnzdec $m2, 0x4c00c",
+        "sync 2", "trap 0");
     stop = run_from(t, SIM_SUPERVISOR, SUP, 1000);
     ck_assert_int_eq(stop.etype, PBRK0);
     ck_assert_uint_eq(get(t, 1, 'm', 0), 6 + 10); /* run at 6 */
@@ -222,13 +212,13 @@ START_TEST(lone_worker_uses_one_slot_in_six)
 }
 END_TEST
 
-START_TEST(consensus_is_the_and_of_all)
-{
+START_TEST(consensus_is_the_and_of_all) {
     struct sim_tile *t = tile_of(false);
 
     WORKER(t, WORK, "get $m0, 1", "exitz $m0"); /* true for the first worker only */
-    SUPERVISOR(t, SUP, "setzi $m0, 0x50000", "runall $m0, $m15, 0", "sync 2", "get $m2, 1",
-        "setzi $m1, 2", "put 2, $m1", "get $m3, 1", "trap 0");
+    SUPERVISOR(
+        t, SUP, "setzi $m0, 0x50000", "runall $m0, $m15, 0", "sync 2", "get $m2, 1", "setzi $m1, 2",
+        "put 2, $m1", "get $m3, 1", "trap 0");
     ck_assert_int_eq(run_from(t, SIM_SUPERVISOR, SUP, 1000).etype, PBRK0);
     ck_assert_int_eq(sim_tile_exit_status(t, 1), 1);
     ck_assert_int_eq(sim_tile_exit_status(t, 6), 0);
@@ -238,8 +228,7 @@ START_TEST(consensus_is_the_and_of_all)
 }
 END_TEST
 
-START_TEST(runall_over_active_workers_is_fatal)
-{
+START_TEST(runall_over_active_workers_is_fatal) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
@@ -250,7 +239,7 @@ START_TEST(runall_over_active_workers_is_fatal)
     ck_assert_int_eq(stop.context, SIM_SUPERVISOR);
     ck_assert_int_eq(stop.etype, INVALID_INSTR);
     ck_assert_uint_eq(stop.pc, SUP + 8);
-    ck_assert_uint_eq(get(t, SIM_SUPERVISOR, 's', 1) >> 3 & 1, 1);   /* RAERR */
+    ck_assert_uint_eq(get(t, SIM_SUPERVISOR, 's', 1) >> 3 & 1, 1); /* RAERR */
     ck_assert_uint_eq(get(t, 1, 's', 1) >> 4 & 15, INVALID_INSTR);
     sim_tile_free(t);
 }
@@ -259,8 +248,7 @@ END_TEST
 /* ---- slow instructions, branches, repeats ---------------------------------------------------- */
 
 /* Worker turns from the first to the last counter reading. */
-static uint64_t turns(const char *const *text)
-{
+static uint64_t turns(const char *const *text) {
     struct sim_tile *t = tile_of(false);
     uint32_t at = WORKER(t, WORK, "get $m0, 96");
 
@@ -273,10 +261,9 @@ static uint64_t turns(const char *const *text)
     return at / 6 - 1;
 }
 
-#define TURNS(...) turns((const char *const[]){ __VA_ARGS__, NULL })
+#define TURNS(...) turns((const char *const[]){__VA_ARGS__, NULL})
 
-START_TEST(worker_latencies)
-{
+START_TEST(worker_latencies) {
     ck_assert_uint_eq(TURNS("f32add $a0, $a1, $a2"), 1);
     ck_assert_uint_eq(TURNS("f32div $a0, $a1, $a2"), 3);
     ck_assert_uint_eq(TURNS("f32sqrt $a0, $a1"), 5);
@@ -292,12 +279,12 @@ START_TEST(worker_latencies)
 }
 END_TEST
 
-START_TEST(repeat_rules)
-{
+START_TEST(repeat_rules) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
-    WORKER(t, WORK, "rpt 100, 1 ; setzi $a0, 1", "add $m3, $m3, 1 ; setzi $a1, 1",
+    WORKER(
+        t, WORK, "rpt 100, 1 ; setzi $a0, 1", "add $m3, $m3, 1 ; setzi $a1, 1",
         "add $m4, $m4, 2 ; setzi $a1, 1", "get $m5, 96", "exitz $m15");
     stop = run_from(t, 1, WORK, 10000);
     ck_assert_int_eq(stop.why, SIM_STOP_IDLE);
@@ -326,8 +313,7 @@ END_TEST
 
 /* ---- faults by name -------------------------------------------------------------------------- */
 
-static int worker_fault(const char *text, uint64_t m1, uint64_t m2)
-{
+static int worker_fault(const char *text, uint64_t m1, uint64_t m2) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
@@ -346,8 +332,7 @@ static int worker_fault(const char *text, uint64_t m1, uint64_t m2)
 }
 
 /* Packed A0 and A2 (or A1) of a pace pair. */
-static int pace_fault(const char *text, uint32_t a0, uint32_t a1, uint32_t a2)
-{
+static int pace_fault(const char *text, uint32_t a0, uint32_t a1, uint32_t a2) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
@@ -360,8 +345,7 @@ static int pace_fault(const char *text, uint32_t a0, uint32_t a1, uint32_t a2)
     return stop.why == SIM_STOP_EXCEPTION ? stop.etype : 0;
 }
 
-START_TEST(address_faults)
-{
+START_TEST(address_faults) {
     ck_assert_int_eq(worker_fault("ld32 $m3, $m1, $m15, 0", DATA, 0), 0);
     ck_assert_int_eq(worker_fault("ld32 $m3, $m1, $m15, 0", DATA + 2, 0), INVALID_ADDR);
     ck_assert_int_eq(worker_fault("ld32 $m3, $m1, $m15, 0", 0x4BFFC, 0), INVALID_ADDR);
@@ -375,8 +359,7 @@ START_TEST(address_faults)
 }
 END_TEST
 
-START_TEST(element_conflicts)
-{
+START_TEST(element_conflicts) {
     const char *two = "ld2x64pace $a0:1, $a2:3, $m2:3+=, $m15, 0";
     const char *store = "ldst64pace $a0:1, $a4:5, $m2:3+=, $m15, 0";
     const char *three = "ld2xst64pace $a0:3, $a4:5, $m2:3+=, $m15, 0";
@@ -393,13 +376,12 @@ START_TEST(element_conflicts)
     ck_assert_int_eq(pace_fault(three, DATA, DATA + 0x8000, DATA + 8), 0);
     ck_assert_int_eq(pace_fault(three, DATA, DATA + 0x8000, DATA + 0x8010), CONFLICT);
     ck_assert_int_eq(pace_fault(three, DATA, 0x60000, DATA + 8), INVALID_ADDR);
-    ck_assert_int_eq(pace_fault("ld2x64pace $a0:1, $a0:1, $m2:3+=, $m15, 0", DATA, DATA + 8, 0),
-        INVALID_OP);
+    ck_assert_int_eq(
+        pace_fault("ld2x64pace $a0:1, $a0:1, $m2:3+=, $m15, 0", DATA, DATA + 8, 0), INVALID_OP);
 }
 END_TEST
 
-START_TEST(fetch_conflicts)
-{
+START_TEST(fetch_conflicts) {
     /* Worker code in element 1: data there clashes, data in element 2 does not. */
     ck_assert_int_eq(worker_fault("ld32 $m3, $m1, $m15, 0", WORK + 0x1000, 0), CONFLICT);
     ck_assert_int_eq(worker_fault("ld32 $m3, $m1, $m15, 0", WORK + 0x4000, 0), 0);
@@ -409,12 +391,12 @@ END_TEST
 
 /* ---- poison, rewritten code ------------------------------------------------------------------ */
 
-START_TEST(poison)
-{
+START_TEST(poison) {
     struct sim_tile *t = tile_of(true);
     struct sim_stopped stop;
 
-    WORKER(t, WORK, "setzi $m0, 0x80000", "ld64 $a0:1, $m0, $m15, 0", "ld32 $m4, $m0, $m15, 0",
+    WORKER(
+        t, WORK, "setzi $m0, 0x80000", "ld64 $a0:1, $m0, $m15, 0", "ld32 $m4, $m0, $m15, 0",
         "f16v2add $a2, $a0, $a15", "exitz $m15");
     stop = run_from(t, 1, WORK, 1000);
     ck_assert_int_eq(stop.why, SIM_STOP_IDLE);
@@ -441,8 +423,7 @@ START_TEST(poison)
 }
 END_TEST
 
-START_TEST(poison_reads_are_counted)
-{
+START_TEST(poison_reads_are_counted) {
     struct tile *t = tile_new(3, NULL);
     uint64_t groups, reads;
 
@@ -464,8 +445,7 @@ START_TEST(poison_reads_are_counted)
 }
 END_TEST
 
-START_TEST(shared_image_is_copied_on_write)
-{
+START_TEST(shared_image_is_copied_on_write) {
     static uint32_t image[3000];
     struct tile *t = tile_new(0, NULL), *u = tile_new(1, NULL);
     uint64_t groups, reads;
@@ -490,15 +470,15 @@ START_TEST(shared_image_is_copied_on_write)
 }
 END_TEST
 
-START_TEST(stored_code_is_executed)
-{
+START_TEST(stored_code_is_executed) {
     /* Worker code lives in element 1, the stored word in element 2, and is run twice. */
     struct sim_tile *t = tile_of(false);
     uint32_t target = 0x54000, first = encode("add $m3, $m3, 1", ISA_WORKER, false);
 
     put(t, target, first);
     WORKER(t, target + 4, "br $m10");
-    WORKER(t, WORK, "setzi $m0, 0x54000", "call $m10, 0x54000", "ld32 $m1, $m2, $m15, 0",
+    WORKER(
+        t, WORK, "setzi $m0, 0x54000", "call $m10, 0x54000", "ld32 $m1, $m2, $m15, 0",
         "stm32 $m1, $m0, $m15", "call $m10, 0x54000", "exitz $m15");
     set(t, 1, 'm', 2, DATA);
     put(t, DATA, encode("add $m3, $m3, 100", ISA_WORKER, false));
@@ -508,14 +488,14 @@ START_TEST(stored_code_is_executed)
 }
 END_TEST
 
-START_TEST(stored_second_half_is_executed)
-{
+START_TEST(stored_second_half_is_executed) {
     /* A bundle over the end of a block of decoded code, whose second word changes. */
     struct sim_tile *t = tile_of(false);
     uint32_t target = 0x54000 + 0x3FC;
 
     WORKER(t, target, "add $m3, $m3, 1 ; setzi $a1, 5", "br $m10");
-    WORKER(t, WORK, "setzi $m0, 0x54400", "call $m10, 0x543fc", "ld32 $m1, $m2, $m15, 0",
+    WORKER(
+        t, WORK, "setzi $m0, 0x54400", "call $m10, 0x543fc", "ld32 $m1, $m2, $m15, 0",
         "stm32 $m1, $m0, $m15", "call $m10, 0x543fc", "exitz $m15");
     set(t, 1, 'm', 2, DATA);
     put(t, DATA, encode("setzi $a2, 6", ISA_WORKER, true));
@@ -529,8 +509,7 @@ END_TEST
 
 /* ---- traps and precision of bundles ---------------------------------------------------------- */
 
-START_TEST(trapping_bundle_commits_nothing)
-{
+START_TEST(trapping_bundle_commits_nothing) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
 
@@ -550,14 +529,14 @@ START_TEST(trapping_bundle_commits_nothing)
 }
 END_TEST
 
-START_TEST(halves_read_the_old_state)
-{
+START_TEST(halves_read_the_old_state) {
     struct sim_tile *t = tile_of(false);
 
     put(t, DATA, 0x40000000);
     set(t, 1, 'm', 1, DATA);
     set(t, 1, 'a', 0, 0x3F800000);
-    WORKER(t, WORK, "ld32 $a0, $m1, $m15, 0 ; f32add $a1, $a0, $a0",
+    WORKER(
+        t, WORK, "ld32 $a0, $m1, $m15, 0 ; f32add $a1, $a0, $a0",
         "atom $m2, $a1 ; f32add $a1, $a0, $a0", "exitz $m15");
     ck_assert_int_eq(run_from(t, 1, WORK, 100).why, SIM_STOP_IDLE);
     ck_assert_uint_eq(get(t, 1, 'a', 0), 0x40000000);
@@ -569,26 +548,26 @@ END_TEST
 
 /* ---- runs do not depend on how they are cut -------------------------------------------------- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
+static uint64_t mix(uint64_t h, uint64_t v) {
     h = (h ^ v) * 0x9E3779B97F4A7C15u;
     return h ^ h >> 29;
 }
 
 /* Six workers race over one word (read, add, store, in turns) while the supervisor loops. */
-static uint64_t race(uint64_t slice)
-{
+static uint64_t race(uint64_t slice) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stop;
     uint64_t h = 0, cycles = 0;
 
     sim_tile_zero(t);
-    WORKER(t, WORK, "get $m0, 1", "setzi $m1, 0x80000", "setzi $m4, 20", "ld32 $m2, $m1, $m15, 0",
+    WORKER(
+        t, WORK, "get $m0, 1", "setzi $m1, 0x80000", "setzi $m4, 20", "ld32 $m2, $m1, $m15, 0",
         "mul $m2, $m2, 3", "add $m2, $m2, $m0", "add $m2, $m2, 1", "stm32 $m2, $m1, $m15",
         "f32div $a0, $a1, $a2", "brnzdec $m4, 0x5000c", "exitz $m15");
-    SUPERVISOR(t, SUP, "setzi $m0, 0x50000", "setzi $m5, 4", "runall $m0, $m15, 0",
-        "setzi $m3, 0x80000", "ld32 $m6, $m3, $m15, 0", "sync 2", "ld32 $m7, $m3, $m15, 0",
-        "brnzdec $m5, 0x4c008", "trap 0");
+    SUPERVISOR(
+        t, SUP, "setzi $m0, 0x50000", "setzi $m5, 4", "runall $m0, $m15, 0", "setzi $m3, 0x80000",
+        "ld32 $m6, $m3, $m15, 0", "sync 2", "ld32 $m7, $m3, $m15, 0", "brnzdec $m5, 0x4c008",
+        "trap 0");
     set(t, SIM_SUPERVISOR, 'p', 0, SUP);
     sim_tile_start(t, SIM_SUPERVISOR);
     do {
@@ -605,8 +584,7 @@ static uint64_t race(uint64_t slice)
     return h;
 }
 
-START_TEST(slices_do_not_matter)
-{
+START_TEST(slices_do_not_matter) {
     uint64_t whole = race(1000000);
 
     ck_assert_uint_eq(race(1000000), whole);
@@ -620,8 +598,7 @@ END_TEST
 
 /* Cycles per K16 x C16 group: `most` workers run n rows, the others n - 1. A worker takes
  * 16 + 4n groups; the supervisor loads 32 x 128 bits of coefficients and tests its loop. */
-static double gemm_group(int rows, int most)
-{
+static double gemm_group(int rows, int most) {
     enum { GROUPS = 50 };
     struct sim_tile *t = tile_of(false);
     char text[64];
@@ -631,14 +608,17 @@ static double gemm_group(int rows, int most)
     sim_tile_zero(t);
     snprintf(text, sizeof text, "cmpslt $m2, $m1, %d", most);
     /* 10 set-up groups, the repeat with 4 (rows - 1) bundles, 9 after it: 16 + 4 rows in all. */
-    WORKER(t, WORK, "get $m1, 1", text, "setzi $m3, 0", "setzi $m14, 0", "setzi $m14, 0",
+    WORKER(
+        t, WORK, "get $m1, 1", text, "setzi $m3, 0", "setzi $m14, 0", "setzi $m14, 0",
         "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0");
     snprintf(text, sizeof text, "add $m3, $m2, %d", rows - 2);
-    at = WORKER(t, WORK + 32, text, "setzi $m14, 0", "rpt $m3, 3 ; setzi $a13, 0",
+    at = WORKER(
+        t, WORK + 32, text, "setzi $m14, 0", "rpt $m3, 3 ; setzi $a13, 0",
         "setzi $m14, 0 ; setzi $a13, 0", "setzi $m14, 0 ; setzi $a13, 0",
         "setzi $m14, 0 ; setzi $a13, 0", "setzi $m14, 0 ; setzi $a13, 0");
-    WORKER(t, at, "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0",
-        "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0", "exitz $m15");
+    WORKER(
+        t, at, "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0",
+        "setzi $m14, 0", "setzi $m14, 0", "setzi $m14, 0", "exitz $m15");
     at = SUPERVISOR(t, SUP, "setzi $m0, 0x50000", "setzi $m4, 0x80000", "put 80, $m4");
     at = SUPERVISOR(t, at, "sync 2");
     for (int i = 0; i < 32; i++) {
@@ -646,7 +626,8 @@ static double gemm_group(int rows, int most)
         at = SUPERVISOR(t, at, text);
     }
     snprintf(text, sizeof text, "setzi $m6, %d", GROUPS);
-    SUPERVISOR(t, at, "runall $m0, $m15, 0", "setzi $m7, 1", "add $m5, $m5, 1", text,
+    SUPERVISOR(
+        t, at, "runall $m0, $m15, 0", "setzi $m7, 1", "add $m5, $m5, 1", text,
         "cmpult $m8, $m5, $m6", "brnz $m8, 0x4c00c", "sync 2", "trap 0");
     stop = run_from(t, SIM_SUPERVISOR, SUP, 1000000);
     ck_assert_int_eq(stop.etype, PBRK0);
@@ -654,16 +635,16 @@ static double gemm_group(int rows, int most)
     return (double)(stop.cycles - 8) / GROUPS;
 }
 
-START_TEST(matrix_kernel_shape)
-{
+START_TEST(matrix_kernel_shape) {
     static const struct {
         int rows, most;
         double group; /* of the slot model with 10 cycles from launch to first issue */
-    } rows[] = { { 20, 6, 642.2 }, { 31, 4, 887.9 }, { 31, 2, 884.8 }, { 25, 2, 740.3 } };
+    } rows[] = {{20, 6, 642.2}, {31, 4, 887.9}, {31, 2, 884.8}, {25, 2, 740.3}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         double got = gemm_group(rows[i].rows, rows[i].most);
-        ck_assert_msg(got > rows[i].group * 0.994 && got < rows[i].group * 1.006,
+        ck_assert_msg(
+            got > rows[i].group * 0.994 && got < rows[i].group * 1.006,
             "%d rows, %d workers: %.1f cycles a group, expected %.1f", rows[i].rows, rows[i].most,
             got, rows[i].group);
     }
@@ -672,17 +653,15 @@ END_TEST
 
 /* ---- the chip's side ------------------------------------------------------------------------- */
 
-static void put_text(struct tile *t, uint32_t addr, const char *text)
-{
+static void put_text(struct tile *t, uint32_t addr, const char *text) {
     tile_mem_store(t, addr, encode(text, ISA_SUPERVISOR, false));
 }
 
-START_TEST(trace_shows_groups_and_faults)
-{
+START_TEST(trace_shows_groups_and_faults) {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
-    struct sim_options options = { .trace = out, .trace_tile = -1 };
+    struct sim_options options = {.trace = out, .trace_tile = -1};
     struct sim_tile *t = sim_tile_new(&options);
     struct sim_stopped stop;
 
@@ -692,15 +671,15 @@ START_TEST(trace_shows_groups_and_faults)
     ck_assert_int_eq(stop.etype, PBRK1);
     sim_tile_free(t);
     fclose(out);
-    ck_assert_str_eq(text, "0 0 2 0x50000  setzi $m0, 3 | setzi $a1, 4\n"
-                           "6 0 2 0x50008  trap 1\n"
-                           "6 0 2 0x50008  exception PBRK1\n");
+    ck_assert_str_eq(
+        text, "0 0 2 0x50000  setzi $m0, 3 | setzi $a1, 4\n"
+              "6 0 2 0x50008  trap 1\n"
+              "6 0 2 0x50008  exception PBRK1\n");
     free(text);
 }
 END_TEST
 
-START_TEST(chip_events)
-{
+START_TEST(chip_events) {
     struct tile *t = tile_new(77, NULL);
     uint32_t data;
 
@@ -736,8 +715,7 @@ START_TEST(chip_events)
 }
 END_TEST
 
-START_TEST(debug_break_inject_continue)
-{
+START_TEST(debug_break_inject_continue) {
     struct tile *t = tile_new(1, NULL);
 
     ck_assert_ptr_nonnull(t);
@@ -762,10 +740,9 @@ START_TEST(debug_break_inject_continue)
 }
 END_TEST
 
-START_TEST(bad_requests_are_refused)
-{
+START_TEST(bad_requests_are_refused) {
     struct sim_tile *t = tile_of(false);
-    struct err err = { 0 };
+    struct err err = {0};
     uint32_t word = 0;
     uint64_t v;
 
@@ -785,8 +762,7 @@ END_TEST
 
 /* The aux half reads what was before the bundle, whatever the main half loads into it; a word of a
  * quad that the load leaves alone stays. */
-START_TEST(crossed_bundles)
-{
+START_TEST(crossed_bundles) {
     struct sim_tile *t = tile_of(false);
     struct sim_stopped stopped;
 
@@ -821,16 +797,14 @@ END_TEST
 
 /* ---- vectors of the processor: the same bits with all, with some and with none of them ------- */
 
-static uint32_t next_random(uint64_t *s)
-{
+static uint32_t next_random(uint64_t *s) {
     *s = *s * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(*s >> 32);
 }
 
 /* Round 0: small numbers only; 1: any bits; 2: small numbers, one in 32 any bits. Small as
  * halves, and as singles; quarters have no large ones. */
-static uint32_t next_operand(uint64_t *s, uint32_t round, bool is_single)
-{
+static uint32_t next_operand(uint64_t *s, uint32_t round, bool is_single) {
     uint32_t bits = next_random(s);
 
     if (round == 1 || (round == 2 && next_random(s) % 32 == 0)) {
@@ -842,8 +816,7 @@ static uint32_t next_operand(uint64_t *s, uint32_t round, bool is_single)
     return is_single ? (bits & 0x83FFFFFF) | 0x3C000000 : bits & 0xBBFFBBFF;
 }
 
-static void set_random(struct sim_tile *t, uint64_t seed, uint32_t round)
-{
+static void set_random(struct sim_tile *t, uint64_t seed, uint32_t round) {
     uint32_t ctl = round == 1 ? next_random(&seed) & 0x180000 : next_random(&seed) & 0x100000;
 
     for (int i = 0; i < 8; i++) {
@@ -865,33 +838,31 @@ static void set_random(struct sim_tile *t, uint64_t seed, uint32_t round)
     }
 }
 
-static void check_same(struct sim_tile *x, struct sim_tile *y, const char *text, uint64_t seed)
-{
+static void check_same(struct sim_tile *x, struct sim_tile *y, const char *text, uint64_t seed) {
     static const struct {
         char file;
         int from, to;
-    } files[] = { { 'a', 0, 8 }, { 'c', 0, 32 }, { 's', 0x100, 0x10B }, { 'p', 0, 1 } };
+    } files[] = {{'a', 0, 8}, {'c', 0, 32}, {'s', 0x100, 0x10B}, {'p', 0, 1}};
 
     for (size_t k = 0; k < sizeof files / sizeof files[0]; k++) {
         for (int i = files[k].from; i < files[k].to; i++) {
             uint64_t v = 0, w = 0;
             bool is_read = sim_tile_get(x, 1, files[k].file, i, &v, NULL) == 0 &&
-                sim_tile_get(y, 1, files[k].file, i, &w, NULL) == 0;
+                           sim_tile_get(y, 1, files[k].file, i, &w, NULL) == 0;
             if (!is_read || v != w) { /* a check each would be most of the time */
-                ck_abort_msg("%s, state %llu: %c%d is %#llx and %#llx", text,
-                    (unsigned long long)seed, files[k].file, i, (unsigned long long)v,
-                    (unsigned long long)w);
+                ck_abort_msg(
+                    "%s, state %llu: %c%d is %#llx and %#llx", text, (unsigned long long)seed,
+                    files[k].file, i, (unsigned long long)v, (unsigned long long)w);
             }
         }
     }
 }
 
-static void compare_levels(const char *text, uint32_t states)
-{
+static void compare_levels(const char *text, uint32_t states) {
     struct sim_tile *t[3];
 
     for (int k = 0; k < 3; k++) {
-        struct sim_options options = { .vectors = (enum sim_vectors)k, .trace_tile = -1 };
+        struct sim_options options = {.vectors = (enum sim_vectors)k, .trace_tile = -1};
         t[k] = sim_tile_new(&options);
         ck_assert_ptr_nonnull(t[k]);
         put(t[k], SUP, encode(text, ISA_WORKER, false));
@@ -912,15 +883,15 @@ static void compare_levels(const char *text, uint32_t states)
     }
 }
 
-START_TEST(vectors_of_the_processor_change_nothing)
-{
-    static const char *const halves[] = { "add", "sub", "mul" };
-    static const char *const forms[] = { "f16v2%s $a0, $a2, $a4", "f16v2%s $a0, $a2:BL, $a4",
-        "f16v2%s $a0, $a2:BU, $a4", "f16v4%s $a0:1, $a2:3, $a4:5",
-        "f16v4%s $a0:1, $a2:BL, $a4:5", "f16v4%s $a0:1, $a2:BU, $a4:5" };
-    static const char *const matrix[] = { "f16v4sisoamp $a0:1, $a2:3, $a4:5, %d",
-        "f16v4hihoamp $a0, $a2:3, $a4, %d", "f16v4hihov4amp $a0:1, $a2:3, $a4:5, %d",
-        "f8v8hihov4amp $a0:1, $a2:3, $a4:5, %d" };
+START_TEST(vectors_of_the_processor_change_nothing) {
+    static const char *const halves[] = {"add", "sub", "mul"};
+    static const char *const forms[] = {
+        "f16v2%s $a0, $a2, $a4",        "f16v2%s $a0, $a2:BL, $a4",
+        "f16v2%s $a0, $a2:BU, $a4",     "f16v4%s $a0:1, $a2:3, $a4:5",
+        "f16v4%s $a0:1, $a2:BL, $a4:5", "f16v4%s $a0:1, $a2:BU, $a4:5"};
+    static const char *const matrix[] = {
+        "f16v4sisoamp $a0:1, $a2:3, $a4:5, %d", "f16v4hihoamp $a0, $a2:3, $a4, %d",
+        "f16v4hihov4amp $a0:1, $a2:3, $a4:5, %d", "f8v8hihov4amp $a0:1, $a2:3, $a4:5, %d"};
     char text[80];
 
     for (int i = 0; i < 18; i++) {
@@ -935,8 +906,7 @@ START_TEST(vectors_of_the_processor_change_nothing)
 }
 END_TEST
 
-static Suite *suite(void)
-{
+static Suite *suite(void) {
     Suite *s = suite_create("sim_tile");
     TCase *c = tcase_create("tile");
 
@@ -971,8 +941,7 @@ static Suite *suite(void)
     return s;
 }
 
-int main(void)
-{
+int main(void) {
     SRunner *r = srunner_create(suite());
     int failed;
 

@@ -9,25 +9,21 @@
 
 static json_t *vectors;
 
-static void load(void)
-{
+static void load(void) {
     json_error_t where;
     vectors = json_load_file(VECTORS, 0, &where);
     ck_assert_msg(vectors != NULL, "%s: %s", VECTORS, where.text);
 }
 
-static void unload(void)
-{
+static void unload(void) {
     json_decref(vectors);
 }
 
-static struct physical_tile phys(int n)
-{
+static struct physical_tile phys(int n) {
     return (struct physical_tile){(uint16_t)n};
 }
 
-START_TEST(numbering_is_the_recorded_permutation)
-{
+START_TEST(numbering_is_the_recorded_permutation) {
     json_t *map = json_object_get(json_object_get(vectors, "topology"), "physical_by_logical");
     ck_assert_uint_eq(json_array_size(map), TARGET_TILES);
     for (int i = 0; i < TARGET_TILES; i++) {
@@ -40,8 +36,7 @@ START_TEST(numbering_is_the_recorded_permutation)
 }
 END_TEST
 
-START_TEST(route_tables_hold_for_every_pair)
-{
+START_TEST(route_tables_hold_for_every_pair) {
     json_t *base = json_object_get(vectors, "route_base");
     json_t *times = json_object_get(base, "time");
     json_t *displacements = json_object_get(base, "displacement");
@@ -61,8 +56,8 @@ START_TEST(route_tables_hold_for_every_pair)
             int displacement = row_far[d % 64];
             int got = target_route_time(phys(s), phys(d));
             bool same = got == time + 2 * (s / 64 - d / 64) &&
-                target_route_direction(phys(s), phys(d)) == (displacement < 1 ? 2 : 1) &&
-                abs(got - target_route_time(phys(s), phys(d ^ 2))) == 1;
+                        target_route_direction(phys(s), phys(d)) == (displacement < 1 ? 2 : 1) &&
+                        abs(got - target_route_time(phys(s), phys(d ^ 2))) == 1;
             if (!same) { /* two million asserts would cost minutes */
                 ck_abort_msg("route %d -> %d", s, d);
             }
@@ -77,8 +72,7 @@ START_TEST(route_tables_hold_for_every_pair)
 }
 END_TEST
 
-START_TEST(recorded_routes_agree)
-{
+START_TEST(recorded_routes_agree) {
     json_t *rows = json_object_get(json_object_get(vectors, "routes"), "rows");
     size_t i;
     json_t *r;
@@ -100,8 +94,7 @@ START_TEST(recorded_routes_agree)
 }
 END_TEST
 
-START_TEST(elements_follow_the_two_regions)
-{
+START_TEST(elements_follow_the_two_regions) {
     ck_assert_int_eq(target_element(TARGET_MEM_BASE - 1), -1);
     ck_assert_int_eq(target_element(TARGET_MEM_BASE), 0);
     ck_assert_int_eq(target_element(TARGET_REGION1 - 1), 12);
@@ -113,9 +106,8 @@ START_TEST(elements_follow_the_two_regions)
 }
 END_TEST
 
-START_TEST(host_owners_have_distinct_grants)
-{
-    bool seen[64][46] = { { false } };
+START_TEST(host_owners_have_distinct_grants) {
+    bool seen[64][46] = {{false}};
     int owners = 0;
     for (int n = 0; n < TARGET_TILES; n++) {
         struct physical_tile owner = target_host_owner(phys(n));
@@ -133,8 +125,7 @@ START_TEST(host_owners_have_distinct_grants)
 }
 END_TEST
 
-int main(void)
-{
+int main(void) {
     Suite *suite = suite_create("target");
     TCase *tables = tcase_create("tables");
     tcase_add_checked_fixture(tables, load, unload);

@@ -41,14 +41,12 @@ struct row_set {
     uint32_t count;
 };
 
-static struct group *group_open(struct run *r, const char *name)
-{
+static struct group *group_open(struct run *r, const char *name) {
     r->group[r->groups].name = name;
     return &r->group[r->groups++];
 }
 
-static void verdict(struct group *g, const char *id, const char *fault)
-{
+static void verdict(struct group *g, const char *id, const char *fault) {
     if (fault == NULL) {
         g->passed++;
         return;
@@ -59,26 +57,22 @@ static void verdict(struct group *g, const char *id, const char *fault)
     }
 }
 
-static struct physical_tile physical(json_int_t logical)
-{
+static struct physical_tile physical(json_int_t logical) {
     return target_physical((struct logical_tile){(uint16_t)logical});
 }
 
-static bool is_tile(json_int_t n)
-{
+static bool is_tile(json_int_t n) {
     return n >= 0 && n < TARGET_TILES;
 }
 
-static bool is_range(json_int_t addr, json_int_t words)
-{
+static bool is_range(json_int_t addr, json_int_t words) {
     return addr >= TARGET_MEM_BASE && words >= 1 && words <= TARGET_MEM_SIZE / 4 &&
-        addr + 4 * words <= TARGET_MEM_END;
+           addr + 4 * words <= TARGET_MEM_END;
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static const char *read_form(const char *form, enum exchange_form *ret)
-{
+static const char *read_form(const char *form, enum exchange_form *ret) {
     static const char *const names[] = {"point", "absolute", "paired"};
     for (int i = 0; i < 3; i++) {
         if (strcmp(form, names[i]) == 0) {
@@ -89,14 +83,14 @@ static const char *read_form(const char *form, enum exchange_form *ret)
     return "unknown form";
 }
 
-static const char *read_transfer(struct run *r, json_t *j, struct exchange_transfer *ret)
-{
+static const char *read_transfer(struct run *r, json_t *j, struct exchange_transfer *ret) {
     json_int_t src = -1, addr = 0, words = 0, requested = 0;
     const char *form = "";
     json_t *dests = NULL;
-    if (json_unpack(j, "{s:I,s:I,s:I,s:s,s:o,s?I}", "src", &src, "src_addr", &addr, "words", &words,
-            "form", &form, "dests", &dests, "requested", &requested) != 0 || !is_tile(src) ||
-        !is_range(addr, words) || !json_is_array(dests)) {
+    if (json_unpack(
+            j, "{s:I,s:I,s:I,s:s,s:o,s?I}", "src", &src, "src_addr", &addr, "words", &words, "form",
+            &form, "dests", &dests, "requested", &requested) != 0 ||
+        !is_tile(src) || !is_range(addr, words) || !json_is_array(dests)) {
         return "malformed transfer";
     }
     size_t n = json_array_size(dests);
@@ -120,9 +114,8 @@ static const char *read_transfer(struct run *r, json_t *j, struct exchange_trans
     return read_form(form, &ret->form);
 }
 
-static const char *read_transfers(struct run *r, json_t *c, struct exchange_transfer **ret,
-    uint32_t *ret_count)
-{
+static const char *
+read_transfers(struct run *r, json_t *c, struct exchange_transfer **ret, uint32_t *ret_count) {
     json_t *list = json_object_get(c, "transfers");
     size_t n = json_array_size(list);
     if (n == 0) {
@@ -139,8 +132,7 @@ static const char *read_transfers(struct run *r, json_t *c, struct exchange_tran
     return NULL;
 }
 
-static const char *read_rows(struct run *r, json_t *c, struct row_set *ret)
-{
+static const char *read_rows(struct run *r, json_t *c, struct row_set *ret) {
     json_t *rows = json_object_get(c, "rows");
     json_t *bases = json_object_get(c, "incoming_base");
     if (!json_is_object(rows) || json_object_size(rows) == 0) {
@@ -161,7 +153,8 @@ static const char *read_rows(struct run *r, json_t *c, struct row_set *ret)
             const char *text = json_string_value(json_array_get(list, i));
             words[i] = text != NULL ? (uint32_t)strtoul(text, NULL, 16) : 0;
         }
-        ret->rows[ret->count++] = (struct sim_row){physical(tile), words, (uint32_t)n,
+        ret->rows[ret->count++] = (struct sim_row){
+            physical(tile), words, (uint32_t)n,
             (uint32_t)json_integer_value(json_object_get(bases, key)), 0};
     }
     return NULL;
@@ -169,8 +162,7 @@ static const char *read_rows(struct run *r, json_t *c, struct row_set *ret)
 
 /* ---- fabric ------------------------------------------------------------------------------- */
 
-static int delivery_order(const void *x, const void *y)
-{
+static int delivery_order(const void *x, const void *y) {
     const struct sim_delivery *a = x;
     const struct sim_delivery *b = y;
     if (a->arrival != b->arrival) {
@@ -182,9 +174,8 @@ static int delivery_order(const void *x, const void *y)
     return (a->addr > b->addr) - (a->addr < b->addr);
 }
 
-static struct words expected_words(struct run *r, json_t *c, const struct exchange_transfer *list,
-    uint32_t count)
-{
+static struct words
+expected_words(struct run *r, json_t *c, const struct exchange_transfer *list, uint32_t count) {
     size_t total = 0;
     for (uint32_t i = 0; i < count; i++) {
         total += (size_t)list[i].words * list[i].dest_count;
@@ -192,14 +183,15 @@ static struct words expected_words(struct run *r, json_t *c, const struct exchan
     struct words w = {ARENA_ARRAY(&r->a, struct sim_delivery, total), 0};
     for (uint32_t i = 0; i < count; i++) {
         const struct exchange_transfer *t = &list[i];
-        json_t *receive = json_object_get(json_array_get(json_object_get(c, "transfers"), i),
-            "receive");
+        json_t *receive =
+            json_object_get(json_array_get(json_object_get(c, "transfers"), i), "receive");
         for (uint32_t k = 0; k < t->dest_count; k++) {
             json_t *first = json_array_get(json_array_get(receive, k), 0);
             for (uint32_t n = 0; n < t->words; n++) {
                 uint32_t item = t->form == EXCHANGE_PAIRED ? n / 2 : n;
-                w.data[w.len++] = (struct sim_delivery){target_physical(t->dests[k].tile),
-                    t->dests[k].addr + 4 * n, target_physical(t->source), t->source_addr + 4 * n,
+                w.data[w.len++] = (struct sim_delivery){
+                    target_physical(t->dests[k].tile), t->dests[k].addr + 4 * n,
+                    target_physical(t->source), t->source_addr + 4 * n,
                     (int32_t)(json_integer_value(first) + item)};
             }
         }
@@ -208,8 +200,7 @@ static struct words expected_words(struct run *r, json_t *c, const struct exchan
     return w;
 }
 
-static void forget_arrivals(struct words *w)
-{
+static void forget_arrivals(struct words *w) {
     for (size_t i = 0; i < w->len; i++) {
         w->data[i].arrival = 0;
     }
@@ -217,9 +208,8 @@ static void forget_arrivals(struct words *w)
 }
 
 /* Without arrivals both sides lose them. */
-static const char *same_words(struct run *r, struct words *want, struct words got,
-    bool with_arrival)
-{
+static const char *
+same_words(struct run *r, struct words *want, struct words got, bool with_arrival) {
     if (!with_arrival) {
         forget_arrivals(want);
         forget_arrivals(&got);
@@ -230,10 +220,12 @@ static const char *same_words(struct run *r, struct words *want, struct words go
         const struct sim_delivery *b = &got.data[i];
         if (a->tile.n != b->tile.n || a->addr != b->addr || a->source.n != b->source.n ||
             a->source_addr != b->source_addr || (with_arrival && a->arrival != b->arrival)) {
-            return arena_printf(&r->a,
+            return arena_printf(
+                &r->a,
                 "word %zu: tile %u 0x%x from tile %u 0x%x at %d, predicted tile %u 0x%x from tile "
-                "%u 0x%x at %d (physical)", i, b->tile.n, b->addr, b->source.n, b->source_addr,
-                b->arrival, a->tile.n, a->addr, a->source.n, a->source_addr, a->arrival);
+                "%u 0x%x at %d (physical)",
+                i, b->tile.n, b->addr, b->source.n, b->source_addr, b->arrival, a->tile.n, a->addr,
+                a->source.n, a->source_addr, a->arrival);
         }
     }
     if (want->len != got.len) {
@@ -243,8 +235,7 @@ static const char *same_words(struct run *r, struct words *want, struct words go
 }
 
 /* An element of region 0 that no transfer of the case touches. */
-static uint32_t row_place(const struct exchange_transfer *list, uint32_t count)
-{
+static uint32_t row_place(const struct exchange_transfer *list, uint32_t count) {
     uint32_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; k <= list[i].dest_count; k++) {
@@ -268,9 +259,9 @@ enum compare {
     COMPARE_MEMORY,   /* damaged rows: the fabric may complain, the words must be there */
 };
 
-static const char *run_fabric(struct run *r, const struct row_set *rows, uint32_t row_addr,
-    struct words *want, enum compare how)
-{
+static const char *run_fabric(
+    struct run *r, const struct row_set *rows, uint32_t row_addr, struct words *want,
+    enum compare how) {
     struct sim_rows_result result;
     struct err err = {0};
     if (sim_rows_run(rows->rows, rows->count, row_addr, &result, &err) != 0) {
@@ -278,11 +269,13 @@ static const char *run_fabric(struct run *r, const struct row_set *rows, uint32_
     }
     const char *fault = NULL;
     if (result.fault_count > 0 && how != COMPARE_MEMORY) {
-        fault = arena_printf(&r->a, "%u faults, first: tile %u event %d code %d %s",
-            result.fault_count, result.faults[0].tile.n, result.faults[0].event,
-            result.faults[0].code, result.faults[0].text);
+        fault = arena_printf(
+            &r->a, "%u faults, first: tile %u event %d code %d %s", result.fault_count,
+            result.faults[0].tile.n, result.faults[0].event, result.faults[0].code,
+            result.faults[0].text);
     } else {
-        fault = same_words(r, want, (struct words){result.deliveries, result.delivery_count},
+        fault = same_words(
+            r, want, (struct words){result.deliveries, result.delivery_count},
             how != COMPARE_WORDS);
     }
     sim_rows_result_done(&result);
@@ -291,9 +284,8 @@ static const char *run_fabric(struct run *r, const struct row_set *rows, uint32_
 
 /* ---- encoder ------------------------------------------------------------------------------ */
 
-static const char *case_options(struct run *r, json_t *c, uint32_t count,
-    struct exchange_options *ret)
-{
+static const char *
+case_options(struct run *r, json_t *c, uint32_t count, struct exchange_options *ret) {
     *ret = (struct exchange_options){.plain = true};
     json_t *order = json_object_get(c, "order");
     if (order == NULL) {
@@ -322,9 +314,8 @@ static const char *case_options(struct run *r, json_t *c, uint32_t count,
 }
 
 /* NULL when all rows are the recorded ones. */
-static const char *same_rows(struct run *r, const struct row_set *want,
-    const struct exchange_phase *got)
-{
+static const char *
+same_rows(struct run *r, const struct row_set *want, const struct exchange_phase *got) {
     if (want->count != got->row_count) {
         return arena_printf(&r->a, "%u rows, %u recorded", got->row_count, want->count);
     }
@@ -337,16 +328,16 @@ static const char *same_rows(struct run *r, const struct row_set *want,
         if (g == got->rows + got->row_count || g->word_count != w->word_count ||
             g->incoming_base != w->incoming_base ||
             memcmp(g->words, w->words, 4 * (size_t)g->word_count) != 0) {
-            return arena_printf(&r->a, "row of tile %u (logical) differs",
-                target_logical(w->tile).n);
+            return arena_printf(
+                &r->a, "row of tile %u (logical) differs", target_logical(w->tile).n);
         }
     }
     return NULL;
 }
 
-static const char *check_encoder(struct run *r, json_t *c, const struct row_set *recorded,
-    const struct exchange_transfer *list, uint32_t count, const struct words *want)
-{
+static const char *check_encoder(
+    struct run *r, json_t *c, const struct row_set *recorded, const struct exchange_transfer *list,
+    uint32_t count, const struct words *want) {
     struct exchange_options options;
     struct exchange_phase phase;
     struct err err = {0};
@@ -365,29 +356,29 @@ static const char *check_encoder(struct run *r, json_t *c, const struct row_set 
     struct row_set own = {ARENA_ARRAY(&r->a, struct sim_row, phase.row_count), phase.row_count};
     for (uint32_t i = 0; i < phase.row_count; i++) {
         const struct exchange_row *row = &phase.rows[i];
-        own.rows[i] = (struct sim_row){target_physical(row->tile), row->words, row->word_count,
-            row->incoming_base, 0};
+        own.rows[i] = (struct sim_row){
+            target_physical(row->tile), row->words, row->word_count, row->incoming_base, 0};
     }
     json_int_t horizon = json_integer_value(json_object_get(c, "horizon"));
     if (phase.horizon > horizon) {
-        return arena_printf(&r->a, "%s; horizon %u, recorded %" JSON_INTEGER_FORMAT, fault,
-            phase.horizon, horizon);
+        return arena_printf(
+            &r->a, "%s; horizon %u, recorded %" JSON_INTEGER_FORMAT, fault, phase.horizon, horizon);
     }
-    struct words loose = {arena_memdup(&r->a, want->data, want->len * sizeof *want->data),
-        want->len};
+    struct words loose = {
+        arena_memdup(&r->a, want->data, want->len * sizeof *want->data), want->len};
     const char *words = run_fabric(r, &own, row_place(list, count), &loose, COMPARE_WORDS);
     if (words != NULL) {
         return arena_printf(&r->a, "%s; %s", fault, words);
     }
     r->equivalent++;
-    printf("other words, same result: %s (%s)\n",
-        json_string_value(json_object_get(c, "id")), fault);
+    printf(
+        "other words, same result: %s (%s)\n", json_string_value(json_object_get(c, "id")), fault);
     return NULL;
 }
 
-static void run_cases(struct run *r, json_t *file, const char *key, const char *encoder_name,
-    const char *fabric_name)
-{
+static void run_cases(
+    struct run *r, json_t *file, const char *key, const char *encoder_name,
+    const char *fabric_name) {
     struct group *encoder = group_open(r, encoder_name);
     struct group *fabric = group_open(r, fabric_name);
     size_t i;
@@ -407,8 +398,8 @@ static void run_cases(struct run *r, json_t *file, const char *key, const char *
         } else {
             struct words want = expected_words(r, c, list, count);
             verdict(encoder, id, check_encoder(r, c, &rows, list, count, &want));
-            verdict(fabric, id, run_fabric(r, &rows, row_place(list, count), &want,
-                COMPARE_ARRIVALS));
+            verdict(
+                fabric, id, run_fabric(r, &rows, row_place(list, count), &want, COMPARE_ARRIVALS));
         }
         arena_rewind(&r->a, mark);
     }
@@ -416,8 +407,7 @@ static void run_cases(struct run *r, json_t *file, const char *key, const char *
 
 /* ---- the other groups --------------------------------------------------------------------- */
 
-static const char *check_mutation(struct run *r, json_t *c)
-{
+static const char *check_mutation(struct run *r, json_t *c) {
     struct row_set rows = {0};
     const char *fault = read_rows(r, c, &rows);
     json_t *list = json_object_get(c, "deliveries");
@@ -425,8 +415,8 @@ static const char *check_mutation(struct run *r, json_t *c)
         return fault != NULL ? fault : "no deliveries";
     }
     struct words want = {ARENA_ARRAY(&r->a, struct sim_delivery, json_array_size(list)), 0};
-    struct exchange_transfer *used = ARENA_ARRAY(&r->a, struct exchange_transfer,
-        json_array_size(list));
+    struct exchange_transfer *used =
+        ARENA_ARRAY(&r->a, struct exchange_transfer, json_array_size(list));
     size_t i;
     json_t *d;
     json_array_foreach(list, i, d) {
@@ -437,17 +427,16 @@ static const char *check_mutation(struct run *r, json_t *c)
         }
         struct exchange_dest *to = ARENA_NEW(&r->a, struct exchange_dest);
         *to = (struct exchange_dest){{(uint16_t)v[0]}, (uint32_t)v[1]};
-        used[i] = (struct exchange_transfer){.source_addr = (uint32_t)v[3], .words = 1,
-            .dests = to, .dest_count = 1};
-        want.data[want.len++] = (struct sim_delivery){physical(v[0]), (uint32_t)v[1],
-            physical(v[2]), (uint32_t)v[3], (int32_t)v[4]};
+        used[i] = (struct exchange_transfer){
+            .source_addr = (uint32_t)v[3], .words = 1, .dests = to, .dest_count = 1};
+        want.data[want.len++] = (struct sim_delivery){
+            physical(v[0]), (uint32_t)v[1], physical(v[2]), (uint32_t)v[3], (int32_t)v[4]};
     }
     qsort(want.data, want.len, sizeof *want.data, delivery_order);
     return run_fabric(r, &rows, row_place(used, (uint32_t)want.len), &want, COMPARE_MEMORY);
 }
 
-static void run_mutations(struct run *r, json_t *file)
-{
+static void run_mutations(struct run *r, json_t *file) {
     struct group *g = group_open(r, "mutations");
     size_t i;
     json_t *c;
@@ -459,14 +448,15 @@ static void run_mutations(struct run *r, json_t *file)
     }
 }
 
-static const char *check_rejection(struct run *r, json_t *c)
-{
+static const char *check_rejection(struct run *r, json_t *c) {
     json_int_t src = -1, words = -1;
     const char *form = "";
     json_t *dests = NULL;
     struct exchange_transfer t = {.source_addr = 0x64000};
-    if (json_unpack(c, "{s:I,s:I,s:s,s:o}", "src", &src, "words", &words, "form", &form, "dests",
-            &dests) != 0 || read_form(form, &t.form) != NULL || !json_is_array(dests)) {
+    if (json_unpack(
+            c, "{s:I,s:I,s:s,s:o}", "src", &src, "words", &words, "form", &form, "dests", &dests) !=
+            0 ||
+        read_form(form, &t.form) != NULL || !json_is_array(dests)) {
         return "malformed rejection";
     }
     size_t n = json_array_size(dests);
@@ -485,12 +475,12 @@ static const char *check_rejection(struct run *r, json_t *c)
     if (exchange_check(&t, &err) == 0) {
         return "accepted by the check";
     }
-    return exchange_schedule_phase(&t, 1, &options, &r->a, &phase, &err) == 0 ?
-        "accepted by the scheduler" : NULL;
+    return exchange_schedule_phase(&t, 1, &options, &r->a, &phase, &err) == 0
+               ? "accepted by the scheduler"
+               : NULL;
 }
 
-static void run_rejections(struct run *r, json_t *file)
-{
+static void run_rejections(struct run *r, json_t *file) {
     struct group *g = group_open(r, "rejections");
     size_t i;
     json_t *c;
@@ -500,44 +490,42 @@ static void run_rejections(struct run *r, json_t *file)
     }
 }
 
-static void run_numbering(struct run *r, json_t *file)
-{
+static void run_numbering(struct run *r, json_t *file) {
     struct group *g = group_open(r, "numbering");
     json_t *map = json_object_get(json_object_get(file, "topology"), "physical_by_logical");
     size_t i;
     json_t *v;
     json_array_foreach(map, i, v) {
         bool same = i < TARGET_TILES && physical((json_int_t)i).n == json_integer_value(v) &&
-            target_logical(physical((json_int_t)i)).n == i;
+                    target_logical(physical((json_int_t)i)).n == i;
         verdict(g, "tile", same ? NULL : arena_printf(&r->a, "logical tile %zu", i));
     }
 }
 
-static void run_routes(struct run *r, json_t *file)
-{
+static void run_routes(struct run *r, json_t *file) {
     struct group *g = group_open(r, "routes");
     size_t i;
     json_t *c;
     json_array_foreach(json_object_get(json_object_get(file, "routes"), "rows"), i, c) {
         json_int_t v[7] = {-1, -1, 0, 0, 0, 0, 0};
         const char *fault = "malformed route";
-        if (json_unpack(c, "[I,I,I,I,I,I,I]", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5],
-                &v[6]) == 0 && is_tile(v[0]) && is_tile(v[1])) {
+        if (json_unpack(c, "[I,I,I,I,I,I,I]", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6]) ==
+                0 &&
+            is_tile(v[0]) && is_tile(v[1])) {
             struct physical_tile s = {(uint16_t)v[0]};
             struct physical_tile d = {(uint16_t)v[1]};
             int time = target_route_time(s, d);
             int other = target_route_time(s, target_partner(d));
             bool same = target_route_direction(s, d) == v[3] && time == v[4] &&
-                (time > other ? time : other) == v[5] &&
-                time + 1 + target_arrival_delay(d) == v[6];
+                        (time > other ? time : other) == v[5] &&
+                        time + 1 + target_arrival_delay(d) == v[6];
             fault = same ? NULL : "another route";
         }
         verdict(g, arena_printf(&r->a, "%zu", i), fault);
     }
 }
 
-static int run_file(struct run *r, json_t *file)
-{
+static int run_file(struct run *r, json_t *file) {
     run_numbering(r, file);
     run_routes(r, file);
     run_cases(r, file, "phases", "encoder phases", "fabric phases");
@@ -548,19 +536,20 @@ static int run_file(struct run *r, json_t *file)
     unsigned passed = 0;
     unsigned failed = 0;
     for (unsigned i = 0; i < r->groups; i++) {
-        printf("%-20s %5u passed %5u failed\n", r->group[i].name, r->group[i].passed,
+        printf(
+            "%-20s %5u passed %5u failed\n", r->group[i].name, r->group[i].passed,
             r->group[i].failed);
         passed += r->group[i].passed;
         failed += r->group[i].failed;
     }
-    printf("encoder rows: %u cases identical word for word, %u with other words\n", r->identical,
+    printf(
+        "encoder rows: %u cases identical word for word, %u with other words\n", r->identical,
         r->equivalent);
     printf("%u passed, %u failed\n", passed, failed);
     return failed > 0 || passed == 0 ? 1 : 0;
 }
 
-int vectors_exchange(int argc, char **argv)
-{
+int vectors_exchange(int argc, char **argv) {
     if (argc != 2) {
         fprintf(stderr, "usage: vectors exchange FILE\n");
         return 2;

@@ -43,8 +43,7 @@ struct family {
 
 static void differ(struct run *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void differ(struct run *r, const char *format, ...)
-{
+static void differ(struct run *r, const char *format, ...) {
     va_list args;
 
     if (r->why[0] == '\0') {
@@ -54,16 +53,14 @@ static void differ(struct run *r, const char *format, ...)
     }
 }
 
-static uint64_t number(const json_t *v)
-{
+static uint64_t number(const json_t *v) {
     return json_is_string(v) ? strtoull(json_string_value(v), NULL, 0)
                              : (uint64_t)json_integer_value(v);
 }
 
 /* Which control registers the vectors speak of: of the supervisor's, four (the others depend on
  * more than the instruction); of a worker's, all but the counters and the pc. */
-static bool csr_is_compared(int n, enum isa_unit unit)
-{
+static bool csr_is_compared(int n, enum isa_unit unit) {
     const char *name = isa_csr_name(n, unit);
 
     if (name == NULL || strncmp(name, "COUNT_", 6) == 0 || strcmp(name, "PC") == 0) {
@@ -73,8 +70,7 @@ static bool csr_is_compared(int n, enum isa_unit unit)
            strcmp(name, "FP_ISCL") == 0 || strcmp(name, "CCCSLOAD") == 0;
 }
 
-static void take_file(struct run *r, char file, uint64_t *to, int n)
-{
+static void take_file(struct run *r, char file, uint64_t *to, int n) {
     for (int i = 0; i < n; i++) {
         if (sim_tile_get(r->tile, r->context, file, i, &to[i], NULL) != 0) {
             differ(r, "register %c%d cannot be read", file, i);
@@ -82,8 +78,7 @@ static void take_file(struct run *r, char file, uint64_t *to, int n)
     }
 }
 
-static void take_state(struct run *r, struct state *s)
-{
+static void take_state(struct run *r, struct state *s) {
     memset(s, 0, sizeof *s);
     take_file(r, 'p', &s->pc, 1);
     take_file(r, 'm', s->m, 16);
@@ -100,8 +95,7 @@ static void take_state(struct run *r, struct state *s)
 
 /* ---- before ---------------------------------------------------------------------------------- */
 
-static void set_file(struct run *r, char file, const json_t *values)
-{
+static void set_file(struct run *r, char file, const json_t *values) {
     const char *key;
     json_t *v;
 
@@ -114,10 +108,9 @@ static void set_file(struct run *r, char file, const json_t *values)
 }
 
 /* Bytes into the image; false when they do not lie in tile memory or are no bytes. */
-static bool put_bytes(uint8_t *image, uint32_t addr, const char *hex)
-{
+static bool put_bytes(uint8_t *image, uint32_t addr, const char *hex) {
     for (; hex != NULL && hex[0] != '\0' && hex[1] != '\0'; hex += 2, addr++) {
-        char two[3] = { hex[0], hex[1], '\0' };
+        char two[3] = {hex[0], hex[1], '\0'};
         if (addr - TARGET_MEM_BASE >= TARGET_MEM_SIZE) {
             return false;
         }
@@ -126,8 +119,7 @@ static bool put_bytes(uint8_t *image, uint32_t addr, const char *hex)
     return hex != NULL && hex[0] == '\0';
 }
 
-static void put_mem(struct run *r, const json_t *mem)
-{
+static void put_mem(struct run *r, const json_t *mem) {
     const char *key;
     json_t *v;
 
@@ -139,8 +131,7 @@ static void put_mem(struct run *r, const json_t *mem)
 }
 
 /* Memory: zeros, the named bytes, the code. Only pages that hold something are written. */
-static void set_mem(struct run *r, const json_t *vector, const json_t *before, uint32_t pc)
-{
+static void set_mem(struct run *r, const json_t *vector, const json_t *before, uint32_t pc) {
     const json_t *words = json_object_get(vector, "words");
     static const uint8_t zeros[4096];
 
@@ -167,8 +158,7 @@ static void set_mem(struct run *r, const json_t *vector, const json_t *before, u
 
 /* ---- after ----------------------------------------------------------------------------------- */
 
-static void expect_file(struct run *r, const json_t *values, char file, uint64_t *to)
-{
+static void expect_file(struct run *r, const json_t *values, char file, uint64_t *to) {
     const char *key;
     json_t *v;
 
@@ -182,8 +172,7 @@ static void expect_file(struct run *r, const json_t *values, char file, uint64_t
     }
 }
 
-static bool is_ignored(const json_t *vector, const char *name)
-{
+static bool is_ignored(const json_t *vector, const char *name) {
     const json_t *list = json_object_get(vector, "ignore");
 
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -196,16 +185,14 @@ static bool is_ignored(const json_t *vector, const char *name)
 }
 
 /* Distance of two patterns on the number line of a sign-and-magnitude format. */
-static unsigned long ulps(uint32_t x, uint32_t y, uint32_t sign)
-{
+static unsigned long ulps(uint32_t x, uint32_t y, uint32_t sign) {
     long a = (x & sign) != 0 ? -(long)(x & (sign - 1)) : (long)x;
     long b = (y & sign) != 0 ? -(long)(y & (sign - 1)) : (long)y;
 
     return (unsigned long)(a > b ? a - b : b - a);
 }
 
-static bool is_near(const json_t *vector, const char *key, uint32_t got, uint32_t want)
-{
+static bool is_near(const json_t *vector, const char *key, uint32_t got, uint32_t want) {
     const json_t *after = json_object_get(json_object_get(vector, "after"), "a");
     const char *fmt = json_string_value(json_object_get(vector, "fmt"));
     unsigned long limit = (unsigned long)json_integer_value(json_object_get(vector, "ulp"));
@@ -220,9 +207,9 @@ static bool is_near(const json_t *vector, const char *key, uint32_t got, uint32_
            ulps(got >> 16, want >> 16, 0x8000) <= limit;
 }
 
-static void compare_file(struct run *r, const json_t *vector, char file, const uint64_t *got,
-    const uint64_t *want, int n)
-{
+static void compare_file(
+    struct run *r, const json_t *vector, char file, const uint64_t *got, const uint64_t *want,
+    int n) {
     for (int i = 0; i < n; i++) {
         char name[32], key[12];
         const json_t *mask;
@@ -242,14 +229,14 @@ static void compare_file(struct run *r, const json_t *vector, char file, const u
             continue;
         }
         if (file != 'a' || !is_near(vector, key, (uint32_t)got[i], (uint32_t)want[i])) {
-            differ(r, "%s is 0x%llx, expected 0x%llx", name, (unsigned long long)got[i],
+            differ(
+                r, "%s is 0x%llx, expected 0x%llx", name, (unsigned long long)got[i],
                 (unsigned long long)want[i]);
         }
     }
 }
 
-static void compare_mem(struct run *r, const json_t *vector)
-{
+static void compare_mem(struct run *r, const json_t *vector) {
     if (is_ignored(vector, "mem")) {
         return;
     }
@@ -259,7 +246,8 @@ static void compare_mem(struct run *r, const json_t *vector)
     }
     for (uint32_t i = 0; memcmp(r->mem, r->expected_mem, TARGET_MEM_SIZE) != 0; i++) {
         if (r->mem[i] != r->expected_mem[i]) {
-            differ(r, "byte 0x%x is %02x, expected %02x", TARGET_MEM_BASE + i, r->mem[i],
+            differ(
+                r, "byte 0x%x is %02x, expected %02x", TARGET_MEM_BASE + i, r->mem[i],
                 r->expected_mem[i]);
             return;
         }
@@ -267,8 +255,7 @@ static void compare_mem(struct run *r, const json_t *vector)
 }
 
 /* Workers started: active ones in order, each with its pc and vertex base. */
-static void compare_launch(struct run *r, const json_t *launch)
-{
+static void compare_launch(struct run *r, const json_t *launch) {
     size_t n = 0;
 
     for (int w = SIM_WORKER0; w < SIM_WORKER0 + TARGET_WORKERS; w++) {
@@ -283,8 +270,9 @@ static void compare_launch(struct run *r, const json_t *launch)
         sim_tile_get(r->tile, w, 's', VERTEX_BASE, &base, NULL);
         want = json_array_get(launch, n++);
         if (want != NULL && (pc != number(json_object_get(want, "pc")) ||
-                                base != number(json_object_get(want, "VERTEX_BASE")))) {
-            differ(r, "worker %d starts at 0x%llx with 0x%llx", w - 1, (unsigned long long)pc,
+                             base != number(json_object_get(want, "VERTEX_BASE")))) {
+            differ(
+                r, "worker %d starts at 0x%llx with 0x%llx", w - 1, (unsigned long long)pc,
                 (unsigned long long)base);
         }
     }
@@ -293,10 +281,10 @@ static void compare_launch(struct run *r, const json_t *launch)
     }
 }
 
-static int etype_of(const char *name)
-{
-    static const char *const names[] = { "RBRK", "PBRK0", "PBRK1", "BOS", "FP", "CONFLICT",
-        "EXCONF", "INVALID_ADDR", "INVALID_OP", "INVALID_PC", "DBRK", "INVALID_INSTR" };
+static int etype_of(const char *name) {
+    static const char *const names[] = {"RBRK",       "PBRK0",      "PBRK1",  "BOS",
+                                        "FP",         "CONFLICT",   "EXCONF", "INVALID_ADDR",
+                                        "INVALID_OP", "INVALID_PC", "DBRK",   "INVALID_INSTR"};
 
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
         if (strcmp(names[i], name) == 0) {
@@ -306,8 +294,7 @@ static int etype_of(const char *name)
     return -1;
 }
 
-static void compare_stop(struct run *r, const json_t *vector, const struct sim_stopped *stop)
-{
+static void compare_stop(struct run *r, const json_t *vector, const struct sim_stopped *stop) {
     const char *name = json_string_value(json_object_get(vector, "exception"));
     uint64_t steps = (uint64_t)json_integer_value(json_object_get(vector, "steps"));
     int want = name == NULL ? 0 : etype_of(name);
@@ -324,8 +311,7 @@ static void compare_stop(struct run *r, const json_t *vector, const struct sim_s
 /* ---- a vector -------------------------------------------------------------------------------- */
 
 /* Unit, context and a fresh tile in the state before; false when there is no memory. */
-static bool set_up(struct run *r, const json_t *vector, const json_t *before)
-{
+static bool set_up(struct run *r, const json_t *vector, const json_t *before) {
     const json_t *csr = json_object_get(before, "csr");
     uint32_t pc = (uint32_t)number(json_object_get(before, "pc"));
     const char *unit = json_string_value(json_object_get(vector, "unit"));
@@ -350,8 +336,7 @@ static bool set_up(struct run *r, const json_t *vector, const json_t *before)
     return true;
 }
 
-static void expect(struct run *r, const json_t *after, struct state *want)
-{
+static void expect(struct run *r, const json_t *after, struct state *want) {
     take_state(r, want);
     expect_file(r, json_object_get(after, "m"), 'm', want->m);
     expect_file(r, json_object_get(after, "a"), 'a', want->a);
@@ -361,15 +346,15 @@ static void expect(struct run *r, const json_t *after, struct state *want)
     put_mem(r, json_object_get(after, "mem"));
 }
 
-static void compare(struct run *r, const json_t *vector, const json_t *after,
-    const struct state *want)
-{
+static void
+compare(struct run *r, const json_t *vector, const json_t *after, const struct state *want) {
     const json_t *v = json_object_get(after, "pc");
     struct state got;
 
     take_state(r, &got);
     if (v != NULL && !is_ignored(vector, "pc") && got.pc != number(v)) {
-        differ(r, "pc is 0x%llx, expected 0x%llx", (unsigned long long)got.pc,
+        differ(
+            r, "pc is 0x%llx, expected 0x%llx", (unsigned long long)got.pc,
             (unsigned long long)number(v));
     }
     compare_file(r, vector, 'm', got.m, want->m, 16);
@@ -385,8 +370,7 @@ static void compare(struct run *r, const json_t *vector, const json_t *after,
     }
 }
 
-static void run_vector(struct run *r, const json_t *vector)
-{
+static void run_vector(struct run *r, const json_t *vector) {
     const json_t *after = json_object_get(vector, "after");
     json_int_t steps = json_integer_value(json_object_get(vector, "steps"));
     struct state want;
@@ -416,8 +400,7 @@ struct tally {
 };
 
 /* The family of an id: up to the slash. Beyond the limit the last one takes all. */
-static struct family *family_of(struct tally *t, const char *id)
-{
+static struct family *family_of(struct tally *t, const char *id) {
     size_t length = strcspn(id, "/");
     struct family *f;
 
@@ -435,8 +418,7 @@ static struct family *family_of(struct tally *t, const char *id)
     return f;
 }
 
-static void run_line(struct run *r, struct tally *t, const char *line, const char *prefix)
-{
+static void run_line(struct run *r, struct tally *t, const char *line, const char *prefix) {
     json_error_t error;
     json_t *vector = json_loads(line, JSON_REJECT_DUPLICATES, &error);
     const char *id = json_string_value(json_object_get(vector, "id"));
@@ -462,10 +444,9 @@ static void run_line(struct run *r, struct tally *t, const char *line, const cha
     json_decref(vector);
 }
 
-int vectors_isa(int argc, char **argv)
-{
+int vectors_isa(int argc, char **argv) {
     struct tally *t = calloc(1, sizeof *t);
-    struct run r = { .expected_mem = malloc(TARGET_MEM_SIZE), .mem = malloc(TARGET_MEM_SIZE) };
+    struct run r = {.expected_mem = malloc(TARGET_MEM_SIZE), .mem = malloc(TARGET_MEM_SIZE)};
     FILE *in = argc > 1 ? fopen(argv[1], "r") : NULL;
     size_t size = 0;
     char *line = NULL;
@@ -479,7 +460,8 @@ int vectors_isa(int argc, char **argv)
         run_line(&r, t, line, argc > 2 ? argv[2] : "");
     }
     for (size_t i = 0; i < t->families; i++) {
-        printf("%-28s %5u passed, %u failed\n", t->family[i].name, t->family[i].passed,
+        printf(
+            "%-28s %5u passed, %u failed\n", t->family[i].name, t->family[i].passed,
             t->family[i].failed);
     }
     printf("%u passed, %u failed\n", t->passed, t->failed);

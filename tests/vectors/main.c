@@ -9,12 +9,11 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *help;
 } commands[] = {
-    { "isa", vectors_isa, "single instructions and short sequences against the simulated tile" },
-    { "exchange", vectors_exchange, "exchange rows against encoder and fabric" },
+    {"isa", vectors_isa, "single instructions and short sequences against the simulated tile"},
+    {"exchange", vectors_exchange, "exchange rows against encoder and fabric"},
 };
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     size_t n = sizeof commands / sizeof commands[0];
 
     for (size_t i = 0; argc > 1 && i < n; i++) {
