@@ -299,6 +299,38 @@ static void print_exchange(struct compile_state *s, FILE *out) {
     exchange_plan_print(s->exchange, out);
 }
 
+/* Calls of one tile in one level, as "kernel cycles". */
+static void print_calls(const struct tile_graph *tg, uint32_t level, uint16_t tile, FILE *out) {
+    const struct lower_level *l = &tg->levels[level];
+    for (uint32_t i = l->vertex_first; i < l->vertex_first + l->vertex_count; i++) {
+        const struct lower_vertex *v = &tg->vertices[i];
+        if (v->tile.n == tile) {
+            fprintf(out, " %s %u", kernel_info(v->variant.id)->name, v->cycles);
+        }
+    }
+}
+
+/* What each superstep costs: its exchange, and the calls of its busiest tile. */
+static void print_levels(struct compile_state *s, FILE *out) {
+    const struct tile_graph *tg = s->tg;
+    for (uint32_t i = 0; i < tg->level_count; i++) {
+        const struct lower_level *l = &tg->levels[i];
+        const struct exchange_phase *x = &s->exchange->levels[i].phase;
+        uint64_t busy[TARGET_TILES] = {0};
+        uint16_t busiest = 0;
+        for (uint32_t k = l->vertex_first; k < l->vertex_first + l->vertex_count; k++) {
+            uint16_t t = tg->vertices[k].tile.n;
+            busy[t] += tg->vertices[k].cycles;
+            busiest = busy[t] > busy[busiest] ? t : busiest;
+        }
+        fprintf(
+            out, "level %u exchange=%u bound=%u moves=%u compute=%llu tile %u:", i, x->horizon,
+            x->lower_bound, l->move_count, (unsigned long long)l->compute_cycles, busiest);
+        print_calls(tg, i, busiest, out);
+        fputc('\n', out);
+    }
+}
+
 /* The base of interleaved data moved inside its element pair, so that what is sent and what is
  * received in one phase meet less: the best by pressure is scheduled, and taken only if shorter. */
 static int run_optimize_placement(struct compile_state *s, struct err *err) {
@@ -450,8 +482,8 @@ const struct compile_pass compile_passes[] = {
     {"size_tile_code", MADE_TEXT | MADE_TILE_GRAPH, MADE_SIZES, run_size_tile_code, NULL, NULL,
      NULL},
     {"place_storage", MADE_SIZES, MADE_PLACEMENT, run_place_storage, verify_placement, NULL, NULL},
-    {"lower_exchanges", MADE_PLACEMENT, MADE_EXCHANGE, run_lower_exchanges, verify_exchange, NULL,
-     NULL},
+    {"lower_exchanges", MADE_PLACEMENT, MADE_EXCHANGE, run_lower_exchanges, verify_exchange,
+     print_levels, "levels"},
     {"optimize_exchange_placement", MADE_EXCHANGE, 0, run_optimize_placement, verify_final_exchange,
      print_placement, "place"},
     {"prepare_tile_code", MADE_EXCHANGE, MADE_LAYOUT, run_prepare_tile_code, NULL, print_exchange,

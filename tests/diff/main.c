@@ -6,7 +6,9 @@
  *        launches, and in slices of 1, 7 and 1,000 cycles: outputs and cycles must not change
  *        --all: networks of all operators; what the compiler refuses with the node's place is
  *        counted apart
- *   diff --model FILE [--tiles N] [--seed JOB_SEED]     a model that brings its own data; figures
+ *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST]
+ *        a model that brings its own data; figures, before them what the compiler prints of the
+ *        stages (compile.h): "plan,levels"
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -146,15 +148,21 @@ static char *read_file(const char *path) {
 }
 
 /* One model: its figures, and whether every output is within its tolerance. */
-static int
-run_model(const char *path, uint32_t tiles, uint64_t seed, const char *folder, int threads) {
+static int run_model(
+    const char *path, uint32_t tiles, uint64_t seed, const char *stages, const char *folder,
+    int threads) {
     char *model = read_file(path);
     if (model == NULL) {
         perror(path);
         return 2;
     }
     struct pipeline_options options = {
-        .tiles = tiles, .seed = seed, .runs = 1, .folder = folder, .sim = {.threads = threads}};
+        .tiles = tiles,
+        .seed = seed,
+        .runs = 1,
+        .print = stages,
+        .folder = folder,
+        .sim = {.threads = threads}};
     struct pipeline_result r;
     struct err err = {0};
     int rc = pipeline_run(model, &options, &r, &err);
@@ -176,19 +184,15 @@ run_model(const char *path, uint32_t tiles, uint64_t seed, const char *folder, i
 int main(int argc, char **argv) {
     uint64_t count = 20, seed = 1;
     int threads = 0, print = 0, same = 0, c;
-    const char *path = NULL;
+    const char *path = NULL, *stages = NULL;
     uint32_t tiles = 16;
     struct totals t = {0};
     static const struct option options[] = {
-        {"count", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},
-        {"print", no_argument, NULL, 'p'},
-        {"same", no_argument, NULL, 'w'},
-        {"all", no_argument, NULL, 'a'},
-        {"model", required_argument, NULL, 'm'},
-        {"tiles", required_argument, NULL, 'i'},
-        {NULL, 0, NULL, 0}};
+        {"count", required_argument, NULL, 'n'},   {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'}, {"print", no_argument, NULL, 'p'},
+        {"same", no_argument, NULL, 'w'},          {"all", no_argument, NULL, 'a'},
+        {"model", required_argument, NULL, 'm'},   {"stages", required_argument, NULL, 'g'},
+        {"tiles", required_argument, NULL, 'i'},   {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'n': count = strtoull(optarg, NULL, 10); break;
@@ -198,6 +202,7 @@ int main(int argc, char **argv) {
         case 'w': same = 1; break;
         case 'a': t.all = true; break;
         case 'm': path = optarg; break;
+        case 'g': stages = optarg; break;
         case 'i': tiles = (uint32_t)strtoul(optarg, NULL, 10); break;
         default: return 2;
         }
@@ -208,7 +213,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (path != NULL) {
-        int rc = run_model(path, tiles, seed, folder, threads);
+        int rc = run_model(path, tiles, seed, stages, folder, threads);
         rmdir(folder);
         return rc;
     }

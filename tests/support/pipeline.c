@@ -158,6 +158,8 @@ static int compile_graph(struct pipeline *p, struct err *err) {
     job.key = key_hex;
     snprintf(p->path, sizeof p->path, "%s/p%ld.ipuexe", p->options->folder, (long)getpid());
     job.package_path = p->path;
+    job.print = p->options->print;
+    job.print_to = stdout;
     double start = seconds();
     r = compile_run(&job, &p->result->compile, err);
     p->result->compile_s = seconds() - start;
