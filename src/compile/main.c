@@ -23,10 +23,10 @@ struct worker {
     json_t *result; /* owned until sent */
 };
 
-/* Pointers into the model become pointers into the job. */
+/* Pointers into the model become pointers into the job, where its options have their own. */
 static void to_job_pointer(struct err *err) {
     char pointer[sizeof err->where];
-    if (err->where[0] == '/') {
+    if (err->where[0] == '/' && strncmp(err->where, "/options/", 9) != 0) {
         memcpy(pointer, err->where, sizeof pointer);
         snprintf(err->where, sizeof err->where, "/model%.*s", (int)sizeof pointer - 7, pointer);
     }

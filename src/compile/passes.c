@@ -22,8 +22,11 @@ static struct place_options place_defaults(const uint8_t *overflow, uint32_t shi
 /* ---- Planning ------------------------------------------------------------------------------ */
 
 static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct err *err) {
-    int rc = plan_build(
-        s->job->graph, s->job->options.tiles, fill_percent, &s->arena, &s->finalists, err);
+    struct plan_options options = {
+        .tiles = s->job->options.tiles,
+        .fill_percent = fill_percent,
+        .accumulate_f16 = s->job->options.accumulate == ACCUMULATE_F16};
+    int rc = plan_build(s->job->graph, &options, &s->arena, &s->finalists, err);
     if (rc != 0) {
         return rc;
     }

@@ -29,6 +29,7 @@ struct state {
 
 struct search {
     const struct plan *plan; /* fused */
+    const struct plan_options *options;
     uint32_t tiles;
     struct arena *arena;
     struct dist_pool pool;
@@ -566,16 +567,17 @@ static int by_cost(const void *pa, const void *pb) {
 }
 
 int plan_build(
-    const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
+    const struct graph *g, const struct plan_options *options, struct arena *a,
     struct plan_set **ret, struct err *err) {
     struct plan *fused;
     int rc = plan_fuse(g, a, &fused, err);
     if (rc != 0) {
         return rc;
     }
-    struct search q = {.plan = fused, .tiles = tiles, .arena = a, .pool = {a, NULL}};
-    q.limit0 = (uint64_t)PLAN_REGION0_BYTES * fill_percent / 100;
-    q.limit1 = (uint64_t)PLAN_REGION1_BYTES * fill_percent / 100;
+    struct search q = {
+        .plan = fused, .options = options, .tiles = options->tiles, .arena = a, .pool = {a, NULL}};
+    q.limit0 = (uint64_t)PLAN_REGION0_BYTES * options->fill_percent / 100;
+    q.limit1 = (uint64_t)PLAN_REGION1_BYTES * options->fill_percent / 100;
     /* The fastest choice of each step may fill tiles so that later steps have no room: then bytes
      * get a price, a higher one each time, until the plan fits or saving does not help. */
     rc = search(&q, 0, err);

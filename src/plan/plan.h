@@ -158,11 +158,17 @@ struct plan_set {
     uint64_t candidates; /* evaluated during the search */
 };
 
-/* fill_percent: share of a tile's data bytes that a plan may fill, 100 or less when placement of
- * fuller plans has failed. Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer,
+struct plan_options {
+    uint32_t tiles;
+    uint32_t fill_percent; /* share of a tile's data bytes that a plan may fill, 100 or less when
+                            * placement of fuller plans has failed */
+    bool accumulate_f16;   /* products may round to f16 between K groups (design.md D2) */
+};
+
+/* Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer,
  * ERR_DOES_NOT_FIT with the step and the bytes of the smallest choice. All in arena a. */
 int plan_build(
-    const struct graph *g, uint32_t tiles, uint32_t fill_percent, struct arena *a,
+    const struct graph *g, const struct plan_options *options, struct arena *a,
     struct plan_set **ret, struct err *err);
 int plan_verify(const struct plan *p, struct err *err);
 void plan_print(const struct plan *p, FILE *out);

@@ -9,6 +9,7 @@
  *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST]
  *        a model that brings its own data; figures, before them what the compiler prints of the
  *        stages (compile.h): "plan,levels"
+ *   --f16 with any: accumulate=f16
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -37,7 +38,8 @@ static const struct way {
 
 struct totals {
     uint64_t passed, failed, refused;
-    bool all; /* operators */
+    bool all;            /* operators */
+    bool accumulate_f16; /* option */
     double largest_use;
     uint64_t largest_seed;
 };
@@ -77,6 +79,7 @@ run_seed(uint64_t seed, const char *folder, int threads, int print, int same, st
         .seed = seed,
         .runs = 1 + seed % 2,
         .folder = folder,
+        .accumulate_f16 = t->accumulate_f16,
         .sim = {.threads = threads}};
     struct pipeline_result result;
     struct err err = {0};
@@ -126,8 +129,8 @@ run_seed(uint64_t seed, const char *folder, int threads, int print, int same, st
             result.worst.tolerance);
     }
     printf(
-        "  replay: diff%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
-        (unsigned long long)seed);
+        "  replay: diff%s%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
+        t->accumulate_f16 ? " --f16" : "", (unsigned long long)seed);
 }
 
 static char *read_file(const char *path) {
@@ -149,8 +152,8 @@ static char *read_file(const char *path) {
 
 /* One model: its figures, and whether every output is within its tolerance. */
 static int run_model(
-    const char *path, uint32_t tiles, uint64_t seed, const char *stages, const char *folder,
-    int threads) {
+    const char *path, uint32_t tiles, uint64_t seed, bool f16, const char *stages,
+    const char *folder, int threads) {
     char *model = read_file(path);
     if (model == NULL) {
         perror(path);
@@ -161,6 +164,7 @@ static int run_model(
         .seed = seed,
         .runs = 1,
         .print = stages,
+        .accumulate_f16 = f16,
         .folder = folder,
         .sim = {.threads = threads}};
     struct pipeline_result r;
@@ -188,11 +192,17 @@ int main(int argc, char **argv) {
     uint32_t tiles = 16;
     struct totals t = {0};
     static const struct option options[] = {
-        {"count", required_argument, NULL, 'n'},   {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'}, {"print", no_argument, NULL, 'p'},
-        {"same", no_argument, NULL, 'w'},          {"all", no_argument, NULL, 'a'},
-        {"model", required_argument, NULL, 'm'},   {"stages", required_argument, NULL, 'g'},
-        {"tiles", required_argument, NULL, 'i'},   {NULL, 0, NULL, 0}};
+        {"count", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'},
+        {"print", no_argument, NULL, 'p'},
+        {"same", no_argument, NULL, 'w'},
+        {"all", no_argument, NULL, 'a'},
+        {"f16", no_argument, NULL, 'f'},
+        {"model", required_argument, NULL, 'm'},
+        {"stages", required_argument, NULL, 'g'},
+        {"tiles", required_argument, NULL, 'i'},
+        {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'n': count = strtoull(optarg, NULL, 10); break;
@@ -201,6 +211,7 @@ int main(int argc, char **argv) {
         case 'p': print = 1; break;
         case 'w': same = 1; break;
         case 'a': t.all = true; break;
+        case 'f': t.accumulate_f16 = true; break;
         case 'm': path = optarg; break;
         case 'g': stages = optarg; break;
         case 'i': tiles = (uint32_t)strtoul(optarg, NULL, 10); break;
@@ -213,7 +224,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (path != NULL) {
-        int rc = run_model(path, tiles, seed, stages, folder, threads);
+        int rc = run_model(path, tiles, seed, t.accumulate_f16, stages, folder, threads);
         rmdir(folder);
         return rc;
     }

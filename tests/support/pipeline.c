@@ -148,7 +148,9 @@ static int compile_graph(struct pipeline *p, struct err *err) {
     char key_hex[DIGEST_HEX + 1];
     struct compile_job job = {
         .graph = p->graph,
-        .options = {.tiles = p->options->tiles},
+        .options =
+            {.tiles = p->options->tiles,
+             .accumulate = p->options->accumulate_f16 ? ACCUMULATE_F16 : ACCUMULATE_F32},
         .compiler_id = key_compiler_id()};
     int r = key_make(p->graph, "{}", &key, err);
     if (r < 0) {
@@ -208,7 +210,8 @@ static int compare_run(const struct device_output *output, void *arg) {
     for (uint32_t i = 0; i < output->output_count; i++) {
         struct reference_error e;
         digest_update(p->outputs, output->outputs[i], (size_t)output->output_bytes[i]);
-        reference_compare(p->graph, i, false, &p->expected.items[i], output->outputs[i], &e);
+        reference_compare(
+            p->graph, i, p->options->accumulate_f16, &p->expected.items[i], output->outputs[i], &e);
         p->result->pass = p->result->pass && e.pass;
         if ((output->run == 0 && i == 0) || use(&e) > use(&p->result->worst)) {
             p->result->worst = e;

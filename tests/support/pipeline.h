@@ -15,9 +15,10 @@
 #define PIPELINE_MAX_OUTPUTS 16
 
 struct pipeline_options {
-    uint32_t tiles; /* compile option */
-    uint64_t seed;  /* enters every generator */
-    uint64_t runs;  /* of the same input; at least 1 */
+    uint32_t tiles; /* compile options */
+    bool accumulate_f16;
+    uint64_t seed; /* enters every generator */
+    uint64_t runs; /* of the same input; at least 1 */
     struct sim_options sim;
     const char *print;  /* stages that the compiler prints (compile.h), or NULL */
     const char *folder; /* scratch, exists; the package file is made and removed in it */

@@ -17,7 +17,7 @@ static void teardown(void) {
 static const struct plan_set *plan_of(const struct graph *g, uint32_t tiles) {
     struct plan_set *set = NULL;
     struct err err = {0};
-    int rc = plan_build(g, tiles, 100, &arena, &set, &err);
+    int rc = plan_build(g, &(struct plan_options){tiles, 100, false}, &arena, &set, &err);
     ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
     ck_assert_uint_ge(set->count, 1);
     for (uint32_t i = 0; i < set->count; i++) {
@@ -130,7 +130,8 @@ START_TEST(test_refused) {
     struct value_id x = net_input(&n, 4, 32);
     struct graph_attr axis = {.name = "axis", .kind = ATTR_INT, .i = 0};
     struct value_id y = net_node(&n, GRAPH_OP_Softmax, x, NO_VALUE, NO_VALUE, &axis, 1);
-    int rc = plan_build(net_finish(&n, &y, 1), 4, 100, &arena, &set, &err);
+    int rc = plan_build(
+        net_finish(&n, &y, 1), &(struct plan_options){4, 100, false}, &arena, &set, &err);
     ck_assert_int_eq(rc, -ERR_UNSUPPORTED_OP);
     ck_assert_ptr_nonnull(strstr(err.where, "/nodes/"));
 
@@ -139,12 +140,14 @@ START_TEST(test_refused) {
     x = graph_add_input(n.b, "x", DTYPE_FLOAT, &s, NULL);
     y = net_op(&n, GRAPH_OP_Relu, x);
     memset(&err, 0, sizeof err);
-    rc = plan_build(net_finish(&n, &y, 1), 4, 100, &arena, &set, &err);
+    rc = plan_build(
+        net_finish(&n, &y, 1), &(struct plan_options){4, 100, false}, &arena, &set, &err);
     ck_assert_int_eq(rc, -ERR_DTYPE);
 
     const int64_t widths[] = {4096, 4096, 10};
     memset(&err, 0, sizeof err);
-    rc = plan_build(net_mlp(&arena, 1, widths, 3), 8, 100, &arena, &set, &err);
+    rc = plan_build(
+        net_mlp(&arena, 1, widths, 3), &(struct plan_options){8, 100, false}, &arena, &set, &err);
     ck_assert_int_eq(rc, -ERR_DOES_NOT_FIT);
     ck_assert_ptr_nonnull(strstr(err.text, "4096 inner"));
 }
@@ -188,7 +191,9 @@ START_TEST(test_heads) {
     ck_assert_uint_eq(p->steps[4].groups, 10);
     struct plan_set *set;
     struct err err = {0};
-    ck_assert_int_eq(plan_build(g, 1, 100, &arena, &set, &err), -ERR_DOES_NOT_FIT);
+    ck_assert_int_eq(
+        plan_build(g, &(struct plan_options){1, 100, false}, &arena, &set, &err),
+        -ERR_DOES_NOT_FIT);
     ck_assert_ptr_nonnull(strstr(err.text, "2 heads"));
 }
 END_TEST
