@@ -62,7 +62,9 @@ enum buffer_kind {
 struct lower_buffer {
     struct logical_tile tile;
     enum buffer_kind kind;
-    uint32_t bytes;      /* payload, multiple of 4 */
+    uint32_t bytes;      /* payload, multiple of 4; of all slots */
+    uint32_t slots;      /* above 1: a sequence, one slot of bytes / slots for each turn of the
+                          * loop; words of descriptors name the first one */
     uint32_t born, dies; /* time points, both inclusive */
     uint32_t step;       /* that made or first needed it, PLAN_NONE for an input */
     uint32_t split_at;   /* PARTIAL: offset from which it is received into, else 0 */
@@ -109,6 +111,7 @@ struct lower_run {
 /* What the host writes to or reads from one buffer. */
 struct lower_shard {
     struct buffer_id buffer;
+    uint32_t slot;           /* of a sequence, else 0 */
     struct value_id value;   /* the graph's tensor */
     uint32_t matrix_columns; /* of the tensor as a matrix */
     uint32_t unit;           /* columns that start at a panel together (plan.h) */
@@ -126,8 +129,17 @@ struct lower_span {
     uint32_t first, count; /* range of shards */
 };
 
+/* Levels that run several times in a row (plan_repeat): no level lies partly inside, and what lives
+ * at the loop's start and is read in it lives to its end. */
+struct lower_loop {
+    uint32_t level_first, level_count;
+    uint32_t turns;                 /* 0: no loop */
+    uint32_t time_first, time_last; /* both inclusive */
+};
+
 struct tile_graph {
     const struct plan *plan; /* borrowed */
+    struct lower_loop loop;
     struct lower_buffer *buffers;
     uint32_t buffer_count;
     struct lower_vertex *vertices;
@@ -152,6 +164,16 @@ struct tile_graph {
 int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, struct err *err);
 int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err *err);
 void lower_print(const struct tile_graph *tg, FILE *out);
+
+/* Turns of a level: 1 outside of the loop. */
+static inline uint32_t lower_level_turns(const struct tile_graph *tg, uint32_t level) {
+    const struct lower_loop *l = &tg->loop;
+    return level >= l->level_first && level - l->level_first < l->level_count ? l->turns : 1;
+}
+
+static inline uint32_t lower_slot_bytes(const struct lower_buffer *b) {
+    return b->slots > 1 ? b->bytes / b->slots : b->bytes;
+}
 
 const char *buffer_kind_name(enum buffer_kind k);
 static inline const struct lower_buffer *

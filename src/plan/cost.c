@@ -122,6 +122,7 @@ uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels) {
     }
     case PLAN_ATTENTION:
         return kernel_cycles(&v, (const uint32_t[]){rows, p->b_rows, p->out_panels});
+    case PLAN_CARRY:
     case PLAN_GEMM:
     case PLAN_KINDS: break;
     }

@@ -634,6 +634,7 @@ struct kernel_variant plan_variant(const struct plan_step *s) {
         v.op = RELAYOUT_TRANSPOSE;
         break;
     case PLAN_ATTENTION: v.id = KERNEL_ATTENTION; break;
+    case PLAN_CARRY: v.id = KERNEL_UNARY; break; /* a copy, where one is needed */
     case PLAN_SOFTMAX:
     case PLAN_KINDS: v.id = KERNEL_SOFTMAX; break;
     }

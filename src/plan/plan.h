@@ -90,6 +90,7 @@ enum plan_kind {
     PLAN_TURN,      /* rows and columns exchanged */
     PLAN_PRODUCT,   /* of two computed matrices, in batches and heads */
     PLAN_ATTENTION, /* of three */
+    PLAN_CARRY,     /* end of a repeated block: its result becomes what the next turn reads */
     PLAN_KINDS
 };
 
@@ -137,6 +138,27 @@ struct plan_step {
     uint64_t exchange_cycles;
 };
 
+/* What a step reads of the parameters: one value for each turn of a repeat. */
+enum plan_param {
+    PARAM_WEIGHTS,
+    PARAM_ROW,
+    PARAM_ROW2,
+    PARAM_OPERAND, /* the value of a constant operand 0, 1, .. */
+    PLAN_PARAMS = PARAM_OPERAND + PLAN_OPERANDS
+};
+
+/* Equal consecutive blocks of steps, planned once and run in a loop (repeat.c). Steps [first, first
+ * + count) are the block of the first turn; the last of them is the PLAN_CARRY, which takes the
+ * block's result, its operand 0, to the home blocks of `carried`. So every turn, the first one
+ * included, reads `carried`, and what follows the loop reads the result of the PLAN_CARRY. Steps
+ * behind the block that do not depend on it may run before it. */
+struct plan_repeat {
+    uint32_t first, count;
+    uint32_t turns;          /* 0 when nothing repeats, else 2 or more */
+    uint32_t carried;        /* matrix */
+    struct value_id *values; /* [turns][count][PLAN_PARAMS], NO_VALUE where a step has none */
+};
+
 struct plan {
     const struct graph *graph; /* borrowed */
     uint32_t tiles;
@@ -146,8 +168,9 @@ struct plan {
     uint32_t step_count;
     uint32_t *inputs;  /* matrix of graph input i */
     uint32_t *outputs; /* matrix of graph output i */
-    uint64_t estimated_cycles, estimated_exchange_cycles;
-    uint32_t estimated_phases;
+    struct plan_repeat repeat;
+    uint64_t estimated_cycles, estimated_exchange_cycles; /* of a run: all turns */
+    uint32_t estimated_phases;                            /* each counted once */
     uint32_t peak_bytes; /* worst tile, parameters and the largest step */
     uint32_t active_tiles;
 };
@@ -158,11 +181,18 @@ struct plan_set {
     uint64_t candidates; /* evaluated during the search */
 };
 
+enum plan_repeats {
+    REPEATS_NONE,    /* every step has a choice of its own */
+    REPEATS_LOOP,    /* equal consecutive blocks share one, and their code */
+    REPEATS_UNROLLED /* they share one: the same results bit for bit, no loop */
+};
+
 struct plan_options {
     uint32_t tiles;
     uint32_t fill_percent; /* share of a tile's data bytes that a plan may fill, 100 or less when
                             * placement of fuller plans has failed */
     bool accumulate_f16;   /* products may round to f16 between K groups (design.md D2) */
+    enum plan_repeats repeats;
 };
 
 /* Errors: ERR_UNSUPPORTED_OP, ERR_DTYPE with the node's JSON pointer,
@@ -196,6 +226,14 @@ bool plan_is_home(
 void plan_product_block(
     const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j,
     uint32_t *ret_batch, uint32_t *ret_head);
+/* How often a step runs: the turns of the repeat it lies in, else once. */
+uint32_t plan_step_turns(const struct plan *p, uint32_t step);
+/* The value that a step reads in a turn; outside of a repeat turn is 0. NO_VALUE when it reads
+ * none. */
+struct value_id
+plan_param_value(const struct plan *p, uint32_t step, enum plan_param param, uint32_t turn);
+/* Different values in different turns. */
+bool plan_param_varies(const struct plan *p, uint32_t step, enum plan_param param);
 /* Panels [first, last) of block column j that tile kk reduces; empty when kk has no share. With
  * k = 1 the whole block. Relative to the matrix. */
 void plan_reduce_share(

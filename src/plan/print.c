@@ -14,6 +14,7 @@ static const char *const kind_names[PLAN_KINDS] = {
     [PLAN_TURN] = "turn",
     [PLAN_PRODUCT] = "product",
     [PLAN_ATTENTION] = "attention",
+    [PLAN_CARRY] = "carry",
 };
 static const char *const act_names[] = {"",         " relu",     " tanh",
                                         " sigmoid", " gelu_erf", " gelu_tanh"};

@@ -35,7 +35,8 @@ static void build(struct built *b, const struct graph *g, uint32_t tiles) {
     struct place_options o = {.data_base = RT_DATA0, .literal_limit = RT_LOADER_IMAGE_END};
     struct err err = {0};
     memset(b, 0, sizeof *b);
-    int rc = plan_build(g, &(struct plan_options){tiles, 100, false}, &arena, &set, &err);
+    int rc =
+        plan_build(g, &(struct plan_options){tiles, 100, false, REPEATS_NONE}, &arena, &set, &err);
     rc = rc == 0 ? lower_build(&set->finalists[0], &arena, &b->tg, &err) : rc;
     rc = rc == 0 ? place_build(b->tg, &o, &arena, &b->placement, &err) : rc;
     rc = rc == 0 ? exchange_build(b->placement, &arena, &b->exchange, &err) : rc;

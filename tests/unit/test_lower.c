@@ -19,7 +19,8 @@ static struct tile_graph *lower_finalist(const struct graph *g, uint32_t tiles, 
     struct tile_graph *tg = NULL;
     struct err err = {0};
     ck_assert_int_eq(
-        plan_build(g, &(struct plan_options){tiles, 100, false}, &arena, &set, &err), 0);
+        plan_build(g, &(struct plan_options){tiles, 100, false, REPEATS_NONE}, &arena, &set, &err),
+        0);
     int rc = lower_build(&set->finalists[at % set->count], &arena, &tg, &err);
     rc = rc == 0 ? lower_verify(tg, &arena, &err) : rc;
     ck_assert_msg(rc == 0, "%s", err.text);

@@ -19,7 +19,8 @@ static struct tile_graph *lower(const struct graph *g, uint32_t tiles) {
     struct plan_set *set = NULL;
     struct tile_graph *tg = NULL;
     struct err err = {0};
-    int rc = plan_build(g, &(struct plan_options){tiles, 100, false}, &arena, &set, &err);
+    int rc =
+        plan_build(g, &(struct plan_options){tiles, 100, false, REPEATS_NONE}, &arena, &set, &err);
     rc = rc == 0 ? lower_build(&set->finalists[0], &arena, &tg, &err) : rc;
     ck_assert_msg(rc == 0, "%s", err.text);
     return tg;

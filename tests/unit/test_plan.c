@@ -17,7 +17,8 @@ static void teardown(void) {
 static const struct plan_set *plan_of(const struct graph *g, uint32_t tiles) {
     struct plan_set *set = NULL;
     struct err err = {0};
-    int rc = plan_build(g, &(struct plan_options){tiles, 100, false}, &arena, &set, &err);
+    int rc =
+        plan_build(g, &(struct plan_options){tiles, 100, false, REPEATS_NONE}, &arena, &set, &err);
     ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
     ck_assert_uint_ge(set->count, 1);
     for (uint32_t i = 0; i < set->count; i++) {
@@ -131,7 +132,8 @@ START_TEST(test_refused) {
     struct graph_attr axis = {.name = "axis", .kind = ATTR_INT, .i = 0};
     struct value_id y = net_node(&n, GRAPH_OP_Softmax, x, NO_VALUE, NO_VALUE, &axis, 1);
     int rc = plan_build(
-        net_finish(&n, &y, 1), &(struct plan_options){4, 100, false}, &arena, &set, &err);
+        net_finish(&n, &y, 1), &(struct plan_options){4, 100, false, REPEATS_NONE}, &arena, &set,
+        &err);
     ck_assert_int_eq(rc, -ERR_UNSUPPORTED_OP);
     ck_assert_ptr_nonnull(strstr(err.where, "/nodes/"));
 
@@ -141,13 +143,15 @@ START_TEST(test_refused) {
     y = net_op(&n, GRAPH_OP_Relu, x);
     memset(&err, 0, sizeof err);
     rc = plan_build(
-        net_finish(&n, &y, 1), &(struct plan_options){4, 100, false}, &arena, &set, &err);
+        net_finish(&n, &y, 1), &(struct plan_options){4, 100, false, REPEATS_NONE}, &arena, &set,
+        &err);
     ck_assert_int_eq(rc, -ERR_DTYPE);
 
     const int64_t widths[] = {4096, 4096, 10};
     memset(&err, 0, sizeof err);
     rc = plan_build(
-        net_mlp(&arena, 1, widths, 3), &(struct plan_options){8, 100, false}, &arena, &set, &err);
+        net_mlp(&arena, 1, widths, 3), &(struct plan_options){8, 100, false, REPEATS_NONE}, &arena,
+        &set, &err);
     ck_assert_int_eq(rc, -ERR_DOES_NOT_FIT);
     ck_assert_ptr_nonnull(strstr(err.text, "4096 inner"));
 }
@@ -192,7 +196,7 @@ START_TEST(test_heads) {
     struct plan_set *set;
     struct err err = {0};
     ck_assert_int_eq(
-        plan_build(g, &(struct plan_options){1, 100, false}, &arena, &set, &err),
+        plan_build(g, &(struct plan_options){1, 100, false, REPEATS_NONE}, &arena, &set, &err),
         -ERR_DOES_NOT_FIT);
     ck_assert_ptr_nonnull(strstr(err.text, "2 heads"));
 }
