@@ -258,6 +258,28 @@ gemm_f16_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, 
     return 175 + 6 * constants_groups(v->act) + panels * (43 + act + groups * group);
 }
 
+static uint32_t block_cycles(uint32_t rows, uint32_t keys, uint32_t groups, uint32_t panels) {
+    uint32_t key_groups = div_up(keys, 16), own_groups = div_up(key_groups, 6);
+    uint32_t own_rows = 16 * own_groups < keys ? 16 * own_groups : keys;
+    uint32_t turn = 16 * own_groups + 12;
+    uint32_t padding = 16 * key_groups - keys;
+    uint32_t once = 100 + 4 * padding + panels * (4 * turn + 3);
+    once += padding > 0 ? 30 + 16 * panels : 0;
+    uint32_t scores = groups * (207 + 24 * (div_up(keys, 6) - 1));
+    uint32_t largest = 30 + 4 * div_up(keys, 6);
+    uint32_t weights = 30 + 4 * (24 + 6 * own_rows) + 2 * (15 + own_rows) + 4 * turn;
+    uint32_t values = key_groups * (207 + 24 * (div_up(16 * panels, 6) - 1));
+    uint32_t finish = 20 + 16 * panels;
+    return 100 + 6 * once +
+           div_up(rows, 16) * (200 + scores + values + 6 * (largest + weights + finish));
+}
+
+static uint32_t merge_cycles(uint32_t parts, uint32_t rows, uint32_t panels) {
+    uint32_t pairs = div_up(parts, 2);
+    uint32_t row = 48 + 12 * parts + 5 * pairs + 12 * panels + (pairs - 1) * (20 + 16 * panels);
+    return 45 + 6 * (20 + div_up(rows, 6) * row);
+}
+
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     const uint32_t launch = 30;
     switch (v->id) {
@@ -274,6 +296,8 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     case KERNEL_RELAYOUT: return relayout_cycles(v, dims[0], dims[1]);
     case KERNEL_ATTENTION: return attention_cycles(dims[0], dims[1], dims[2]);
     case KERNEL_GEMM_F16: return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
+    case KERNEL_ATTENTION_BLOCK: return block_cycles(dims[0], dims[1], dims[2], dims[3]);
+    case KERNEL_ATTENTION_MERGE: return merge_cycles(dims[0], dims[1], dims[2]);
     case KERNEL_COUNT: break;
     }
     assert(false);

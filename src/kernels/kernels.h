@@ -133,6 +133,15 @@ struct kernel_variant {
  *           All padding of out is written 0.
  * ATTENTION out[Rq][D] = softmax(scale Q K') V, by inner products. All panels, D = 16 P; padding
  *           columns of q and k are 0. scale is an f32 word. Scratch: kernel_scratch_bytes(keys).
+ * ATTENTION_BLOCK  a part of an attention in blocks, accumulate = f16: a block of ROWS queries by a
+ *           part of KEYS keys, not divided by its sums. q [ROWS][16 GROUPS], k [KEYS][16 GROUPS],
+ *           v [KEYS][16 PANELS] in panels, padding columns of q and k 0; s, work and out as in
+ *           kernel_block_bytes(). Weights are multiplied with `shift`, a power of two not above
+ *           1 / KEYS, so that no sum of products overflows. At most KERNEL_BLOCK_PANELS panels and
+ *           KERNEL_BLOCK_ROWS rows. Queries behind the last row are calculated from whatever
+ *           follows q: they touch no other.
+ * ATTENTION_MERGE  out[ROWS][16 PANELS] from PARTS (at most KERNEL_MERGE_PARTS) of them; scale is
+ *           the f16 scale of the blocks as f32.
  */
 enum {
     GEMM_X,
@@ -196,6 +205,35 @@ enum {
     ATTENTION_SCALE, /* f32 */
     ATTENTION_WORDS
 };
+enum {
+    BLOCK_Q,
+    BLOCK_K,
+    BLOCK_V,
+    BLOCK_OUT,
+    BLOCK_S,
+    BLOCK_WORK,
+    BLOCK_ROWS,
+    BLOCK_KEYS,
+    BLOCK_GROUPS,
+    BLOCK_PANELS,
+    BLOCK_SCALE, /* f16: scale, - scale */
+    BLOCK_SHIFT, /* f16 in the low half */
+    BLOCK_WORDS
+};
+enum {
+    MERGE_OWN,
+    MERGE_OWN_STRIDE,
+    MERGE_STATS,
+    MERGE_STATS_STRIDE,
+    MERGE_IN,
+    MERGE_STRIDE, /* a multiple of 8 */
+    MERGE_PARTS,
+    MERGE_OUT,
+    MERGE_ROWS,
+    MERGE_PANELS,
+    MERGE_SCALE, /* f32 */
+    MERGE_WORDS
+};
 
 enum kernel_memory { MEMORY_ANY, MEMORY_REGION0, MEMORY_REGION1 };
 
@@ -230,10 +268,22 @@ uint32_t kernel_gemm_scratch_bytes(uint32_t rows);
 /* The same by variant: f32 output needs a row of zeros only; kernels without scratch give 0.
  * ATTENTION: by its keys. */
 uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows);
+/* What ATTENTION_BLOCK needs beside its operands, and its result. */
+#define KERNEL_BLOCK_PANELS 8u
+#define KERNEL_BLOCK_ROWS   128u
+#define KERNEL_MERGE_PARTS  16u
+struct kernel_block_bytes {
+    uint32_t s, work, out;
+    uint32_t out_stride;   /* bytes from a panel of out to the next */
+    uint32_t stats;        /* offset of the largest scores in out, f32 [out_stride / 32] */
+    uint32_t stats_stride; /* bytes to the sums */
+};
+struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint32_t panels);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
  * its order: GEMM rows, groups, panels; REDUCE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,
  * panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
- * columns; ATTENTION rows, keys, panels. Source and fit of the constants: see cycles.c. */
+ * columns; ATTENTION rows, keys, panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
+ * parts, rows, panels. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Assembles one variant. */
 int kernel_assemble(

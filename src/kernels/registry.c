@@ -102,7 +102,8 @@ bool kernel_variant_exists(const struct kernel_variant *v) {
         return false;
     }
     bool is_activated = v->id != KERNEL_LAYERNORM && v->id != KERNEL_ROW_REDUCE &&
-                        v->id != KERNEL_RELAYOUT && v->id != KERNEL_ATTENTION;
+                        v->id != KERNEL_RELAYOUT && v->id != KERNEL_ATTENTION &&
+                        v->id != KERNEL_ATTENTION_BLOCK && v->id != KERNEL_ATTENTION_MERGE;
     if (v->act != ACT_NONE && !is_activated) {
         return false;
     }
@@ -131,4 +132,16 @@ uint32_t kernel_scratch_bytes(const struct kernel_variant *v, uint32_t rows) {
         return 0;
     }
     return v->out_f32 ? 64 : kernel_gemm_scratch_bytes(rows);
+}
+
+struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint32_t panels) {
+    uint32_t key_groups = (keys + 15) / 16, row_groups = (rows + 15) / 16;
+    uint32_t out = 512 * row_groups * panels;
+    return (struct kernel_block_bytes){
+        .s = 512 * key_groups + 256 + 512 * panels + 256,
+        .work = 512 * key_groups * (1 + panels) + 64,
+        .out = out + 128 * row_groups,
+        .out_stride = 512 * row_groups,
+        .stats = out,
+        .stats_stride = 64 * row_groups};
 }
