@@ -33,6 +33,8 @@ static const struct row {
      "where to listen, if no socket is passed"},
     {"lock", TEXT, offsetof(struct config, lock), "/run/ipud/device.lock", 0, 0,
      "file whose lock owns the device"},
+    {"loader", TEXT, offsetof(struct config, loader), NULL, 0, 0,
+     "ELF file of another secondary boot loader than our own"},
     {"compiler", TEXT, offsetof(struct config, compiler), NULL, 0, 0,
      "compile worker ($IPUD_COMPILE, ipud-compile beside this program)"},
     {"operator-group", TEXT, offsetof(struct config, operator_group), NULL, 0, 0,

@@ -15,6 +15,7 @@ struct config {
     char *state_dir;
     char *socket;
     char *lock;             /* of the device */
+    char *loader;           /* ELF file of a secondary loader; NULL = our own */
     char *compiler;         /* ipud-compile; NULL = $IPUD_COMPILE, or beside this program */
     char *operator_group;   /* name or number; NULL = root alone */
     char *socket_group;     /* group of the socket; NULL = leave it */

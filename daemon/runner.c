@@ -137,15 +137,20 @@ static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, str
     return sim_device_open(&options, ret, err);
 }
 
-static int open_device(struct runner *r, struct device **ret, struct err *err) {
+static struct device_options device_options(const struct config *config) {
     /* The waiting is done here, where a stop can interrupt it. */
-    struct device_options options = {
-        .spec = r->config->device,
-        .lock_path = r->config->lock,
+    return (struct device_options){
+        .spec = config->device,
+        .lock_path = config->lock,
+        .loader_path = config->loader,
         .no_wait = true,
         .open_ops = open_sim,
-        .open_arg = (void *)r->config,
+        .open_arg = (void *)config,
     };
+}
+
+static int open_device(struct runner *r, struct device **ret, struct err *err) {
+    struct device_options options = device_options(r->config);
     return device_open(&options, ret, err);
 }
 
@@ -356,8 +361,7 @@ static int load(struct runner *r, struct run_task *t, const struct package *p, s
     struct digest residency;
     bindings_residency(&t->parameters, &t->package, &residency);
     uint64_t before = monotonic_ms();
-    result = device_load(
-        r->device, p, &t->package, params, n, &residency, on_event, t, &t->is_loaded, err);
+    result = device_load(r->device, p, params, n, &residency, on_event, t, &t->is_loaded, err);
     t->load_ns = (monotonic_ms() - before) * 1000000;
     if (result < 0) {
         keep_postmortem(r, t);
@@ -549,7 +553,11 @@ int runner_start(
     pthread_cond_init(&r->wake, NULL);
     r->status.state = RUNNER_WAITING;
     TAILQ_INIT(&r->looks);
-    int result = config->no_wait ? open_device(r, &r->device, err) : 0;
+    struct device_options options = device_options(config);
+    int result = device_check_options(&options, err);
+    if (result == 0 && config->no_wait) {
+        result = open_device(r, &r->device, err);
+    }
     if (result == 0 && r->device != NULL) {
         r->status.state = RUNNER_READY;
     }

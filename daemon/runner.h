@@ -75,7 +75,8 @@ struct run_task {
 void run_task_free(struct run_task *t); /* NULL accepted */
 void run_output_free(struct run_output *o);
 
-/* Starts the thread. With config->no_wait a device held by another process is an error here. */
+/* Starts the thread. A loader file that is none and a lock that cannot be made are errors here;
+ * with config->no_wait also a device held by another process. */
 int runner_start(
     const struct config *config, struct mailbox *m, struct runner **ret, struct err *err);
 /* Loop thread; only when runner_idle(). */

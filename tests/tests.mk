@@ -33,3 +33,5 @@ TESTDEPS_identity := compile
 TESTOBJ_reference_ops := $(B)/tests/support/random_graph_all.o
 TESTOBJ_package := $(B)/tests/support/sample_package.o
 FUZZOBJ_package := $(B)/tests/support/sample_package.o
+TESTDEPS_loader := device sim
+TESTOBJ_loader := $(B)/tests/support/sample_package.o

@@ -1,5 +1,5 @@
-/* Reset and load (device fact sheet 1.4, 4.2 to 4.5): the autoloader puts the secondary loader on
- * every tile, then 23 batches of 64 tiles travel through one transport buffer, each acknowledged
+/* Reset and load (device fact sheet 1.4, 4.2 to 4.5): the autoloader puts the secondary loader,
+ * ours or one from a file, on every tile, then 23 batches of 64 tiles travel through one transport buffer, each acknowledged
  * by group 1's mark. Afterwards all tiles wait in the loader's last barrier.
  *
  * Why it ends: every wait has a limit in device time, every loop runs over tiles or frames. */
@@ -23,7 +23,6 @@
 #define LAST_FRAME       0x08000000u
 #define FINAL_MARK       23u
 #define BATCHES          (TARGET_TILES / BATCH_TILES)
-#define MAX_LOADER_BYTES 4096u
 
 #define AUTOLOADER_LIMIT_NS  2000000000ull
 #define MARK_LIMIT_NS        10000000000ull
@@ -55,8 +54,8 @@ static int autoload_wait(struct device *d, struct err *err) {
 
 /* 4.2: loader to every tile, zeros behind it. The supervisors then run from 0x4c000. */
 static int install_loader(struct device *d, const uint8_t *bytes, uint32_t size, struct err *err) {
-    if (size == 0 || size > MAX_LOADER_BYTES) {
-        return err_set(err, ERR_BOOT, "loader of %u bytes: at most %u", size, MAX_LOADER_BYTES);
+    if (size == 0 || size > LOADER_MAX_BYTES) {
+        return err_set(err, ERR_BOOT, "loader of %u bytes: at most %u", size, LOADER_MAX_BYTES);
     }
     uint32_t padded = (size + FRAME_BYTES - 1) / FRAME_BYTES * FRAME_BYTES;
     uint32_t ignored;
@@ -174,6 +173,7 @@ static int mark_step(struct device *d, uint32_t mark, const char *what, struct e
 
 static int
 send_batches(struct device *d, struct transport *t, const struct package *p, struct err *err) {
+    const uint32_t limit = d->loader != NULL ? TARGET_LOAD_END : RT_LOADER_IMAGE_END;
     uint32_t first[TARGET_TILES + 1];
     uint32_t i = 0;
     for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
@@ -186,7 +186,7 @@ send_batches(struct device *d, struct transport *t, const struct package *p, str
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         char what[32];
         snprintf(what, sizeof what, "load batch %u", batch);
-        int r = fill_batch(t, p, first, batch, RT_LOADER_IMAGE_END, err);
+        int r = fill_batch(t, p, first, batch, limit, err);
         r = r < 0 ? r : mark_step(d, 1, what, err);
         if (r < 0) {
             return r;
@@ -261,7 +261,8 @@ int boot_load(
     snprintf(
         fields, sizeof fields, "{\"tile_count\":%d,\"final_mark\":%u}", TARGET_TILES, FINAL_MARK);
     pass_event(event, arg, "device.load", "loading application", fields);
-    int r = install_own_loader(d, err);
+    int r = d->loader != NULL ? install_loader(d, d->loader->bytes, d->loader->size, err)
+                              : install_own_loader(d, err);
     r = r < 0 ? r : reg_write(d, REG_EXCHWINDOW, 0x800, err);
     r = r < 0 ? r : d->ops.attach(d->ops.self, 0, t.bytes, TRANSPORT_BYTES, err);
     if (r < 0) {
@@ -272,7 +273,7 @@ int boot_load(
         d->ops.pause(d->ops.self, BEFORE_FIRST_MARK_NS);
         r = send_batches(d, &t, p, err);
         if (r < 0 && r != -ERR_CANCELLED) {
-            r = explain_boot(d, err);
+            r = d->loader == NULL ? explain_boot(d, err) : err_wrap(err, "loader file");
         }
     }
     struct err later = {0};

@@ -28,13 +28,32 @@ static void cleanup_device(struct device **d) {
     device_close(*d);
 }
 
+static int open_loader(const char *path, struct loader_image **ret, struct err *err) {
+    if (path == NULL) {
+        return 0;
+    }
+    CLEANUP(cleanup_free) struct loader_image *loader = malloc(sizeof *loader);
+    int r = loader == NULL ? err_set(err, ERR_NOMEM, NULL) : loader_read(path, loader, err);
+    if (r == 0) {
+        *ret = TAKE(loader);
+    }
+    return r;
+}
+
+int device_check_options(const struct device_options *options, struct err *err) {
+    CLEANUP(cleanup_free) struct loader_image *loader = NULL;
+    int r = open_loader(options->loader_path, &loader, err);
+    return r < 0 ? r : lock_check(options->lock_path, err);
+}
+
 int device_open(const struct device_options *options, struct device **ret, struct err *err) {
     CLEANUP(cleanup_device) struct device *d = calloc(1, sizeof *d);
     if (d == NULL) {
         return err_set(err, ERR_NOMEM, NULL);
     }
     d->lock_fd = -1;
-    int r = lock_take(options->lock_path, options->no_wait, &d->lock_fd, err);
+    int r = open_loader(options->loader_path, &d->loader, err);
+    r = r < 0 ? r : lock_take(options->lock_path, options->no_wait, &d->lock_fd, err);
     if (r < 0) {
         return r;
     }
@@ -64,6 +83,7 @@ void device_close(struct device *d) {
         d->ops.close(d->ops.self);
     }
     lock_drop(&d->lock_fd);
+    free(d->loader);
     free(d);
 }
 
@@ -190,10 +210,9 @@ static int bring_up(
 }
 
 int device_load(
-    struct device *d, const struct package *p, const struct digest *package_digest,
-    const struct device_parameter *params, size_t n, const struct digest *residency,
-    device_event_fn *event, void *arg, bool *ret_loaded, struct err *err) {
-    (void)package_digest;
+    struct device *d, const struct package *p, const struct device_parameter *params, size_t n,
+    const struct digest *residency, device_event_fn *event, void *arg, bool *ret_loaded,
+    struct err *err) {
     if (d->is_resident && digest_equal(&d->residency, residency)) {
         *ret_loaded = false;
         return 0;

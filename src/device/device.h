@@ -31,11 +31,18 @@ struct device_options {
     const char *spec;      /* "sim" or "/dev/ipuN" */
     const char *lock_path; /* file to flock; created when absent, never removed */
     bool no_wait;          /* true: -ERR_DEVICE_BUSY at once; false: wait for the lock */
+    /* ELF file with another secondary loader than our own, which NULL means. It is read when the
+     * device opens; what does not boot with it says so. */
+    const char *loader_path;
     /* Opens what spec names when it is not a card of the driver, i.e. the simulator, which lies
      * above this module. NULL refuses every spec but /dev/ipuN. Called once the lock is held. */
     int (*open_ops)(const char *spec, void *arg, struct ipu_device_ops *ret, struct err *err);
     void *open_arg;
 };
+
+/* Checks what no waiting will mend, touching neither lock nor device: the loader file and the
+ * lock's folder. */
+int device_check_options(const struct device_options *options, struct err *err);
 
 /* Takes the lock, then opens. -ERR_DEVICE_BUSY names the holder: pid, uid, command. */
 int device_open(const struct device_options *options, struct device **ret, struct err *err);
@@ -57,9 +64,9 @@ struct device_parameter {
  * is done when `residency` is resident already: *ret_loaded is then false. p and params are
  * borrowed for the call. */
 int device_load(
-    struct device *d, const struct package *p, const struct digest *package_digest,
-    const struct device_parameter *params, size_t n, const struct digest *residency,
-    device_event_fn *event, void *arg, bool *ret_loaded, struct err *err);
+    struct device *d, const struct package *p, const struct device_parameter *params, size_t n,
+    const struct digest *residency, device_event_fn *event, void *arg, bool *ret_loaded,
+    struct err *err);
 
 /* One finished run; all pointers are borrowed for the call. */
 struct device_output {

@@ -57,6 +57,7 @@ struct program {
 struct device {
     struct ipu_device_ops ops;
     int lock_fd;
+    struct loader_image *loader; /* owned; NULL = our own */
     bool is_resident;
     uint32_t runs_completed; /* of the resident program, as its tiles count them */
     struct digest residency;
@@ -73,6 +74,8 @@ struct device {
 };
 
 /* lock.c: flock on path, or -ERR_DEVICE_BUSY naming the holder. */
+/* Whether the file is there or can be made; -ERR_PERMISSION, -ERR_IO. */
+int lock_check(const char *path, struct err *err);
 int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err);
 void lock_drop(int *fd);
 
@@ -104,6 +107,19 @@ int config_parse(
     struct err *err);
 int config_replay(
     struct device *d, const struct config_write *writes, uint32_t count, struct err *err);
+
+/* loader_file.c: the secondary loader from an ELF file, for those who have another than ours.
+ * Limits of that reader (device fact sheet 4.1 for the first): */
+#define LOADER_MAX_BYTES      4096u      /* of the loadable segment, in tile memory */
+#define LOADER_MAX_FILE_BYTES (1u << 20) /* of the file, symbols included */
+#define LOADER_MAX_HEADERS    64u        /* program headers */
+struct loader_image {
+    uint8_t bytes[LOADER_MAX_BYTES];
+    uint32_t size; /* 1 .. LOADER_MAX_BYTES */
+};
+/* -ERR_INVALID says what is wrong with the file. *ret is written on success only. */
+int loader_parse(const uint8_t *bytes, size_t n, struct loader_image *ret, struct err *err);
+int loader_read(const char *path, struct loader_image *ret, struct err *err);
 
 /* boot.c */
 int device_initialize(struct device *d, struct err *err);

@@ -41,10 +41,25 @@ static void write_holder(int fd) {
     }
 }
 
-int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err) {
-    CLEANUP(cleanup_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+static int lock_open(const char *path, int *ret_fd, struct err *err) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0) {
         return err_sys(err, errno == EACCES ? ERR_PERMISSION : ERR_IO, errno, "lock file %s", path);
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+int lock_check(const char *path, struct err *err) {
+    CLEANUP(cleanup_close) int fd = -1;
+    return lock_open(path, &fd, err);
+}
+
+int lock_take(const char *path, bool no_wait, int *ret_fd, struct err *err) {
+    CLEANUP(cleanup_close) int fd = -1;
+    int r = lock_open(path, &fd, err);
+    if (r < 0) {
+        return r;
     }
     while (flock(fd, LOCK_EX | (no_wait ? LOCK_NB : 0)) < 0) {
         if (errno == EWOULDBLOCK) {

@@ -75,6 +75,14 @@ is "time limit" "timed_out compile_timeout" "$(api "/v1/jobs/$j?wait=20s" | fiel
 is "second daemon: status" 6 $?
 has "second daemon: pid" "pid $pid" "$(cat "$work/second")"
 # ---- a second daemon on the device
+timeout 20 "$bin/ipud" --device sim --state-dir "$work/state2" --socket "$work/sock2" \
+    --lock "$work/none/lock" >"$work/log2" 2>&1
+is "lock in a missing folder: exit" 13 $?
+has "lock in a missing folder: text" "$work/none/lock" "$(cat "$work/log2")"
+timeout 20 "$bin/ipud" --device sim --state-dir "$work/state2" --socket "$work/sock2" \
+    --lock "$work/lock3" --loader "$work/log2" >"$work/log3" 2>&1
+is "loader that is none: exit" 2 $?
+has "loader that is none: text" "ELF header" "$(cat "$work/log3")"
 "$bin/ipud" --device sim --state-dir "$work/state2" --socket "$work/sock2" --lock "$work/lock" \
     --no-wait >"$work/second" 2>&1
 is "device held: status" 6 $?

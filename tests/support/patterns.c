@@ -358,8 +358,7 @@ int pattern_run(
     rc = rc == 0 ? device_open(&options, &device, err) : rc;
     unlink(lock);
     double start = seconds();
-    rc = rc == 0 ? device_load(device, package, digest, NULL, 0, digest, NULL, NULL, &loaded, err)
-                 : rc;
+    rc = rc == 0 ? device_load(device, package, NULL, 0, digest, NULL, NULL, &loaded, err) : rc;
     double load_end = seconds();
     rc = rc == 0 ? device_run(device, &input, runs, keep_output, &s, 0, &report, err) : rc;
     ret->load_s = load_end - start;

@@ -191,8 +191,8 @@ static int load_device(struct pipeline *p, struct err *err) {
     double start = seconds();
     bool loaded;
     r = device_load(
-        p->device, p->package, &p->result->compile.digest, p->device_parameters,
-        p->graph->parameter_count, &p->result->compile.digest, NULL, NULL, &loaded, err);
+        p->device, p->package, p->device_parameters, p->graph->parameter_count,
+        &p->result->compile.digest, NULL, NULL, &loaded, err);
     p->result->load_s = seconds() - start;
     return r;
 }
