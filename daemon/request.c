@@ -16,6 +16,7 @@ struct request *request_new(
         free(r);
         return NULL;
     }
+    r->target_at = (uintptr_t)target;
     r->daemon = d;
     r->connection = c;
     r->mhd = mhd;
@@ -171,6 +172,20 @@ int request_query_int(
     return 0;
 }
 
+/* The library hands out the target as a C string, so a zero byte cuts it. Both texts lie in its one
+ * buffer of the request line, the version right behind the target and the blank: a longer way
+ * between them than the target is long means that something was cut. */
+static int check_target(const struct request *r, const char *version, struct err *err) {
+    uintptr_t at = (uintptr_t)version;
+    size_t n = strlen(r->raw_target);
+    if (at > r->target_at + n + 1 && at - r->target_at <= SERVER_MAX_HEAD_BYTES) {
+        return err_set(
+            err, ERR_INVALID, "zero byte or blank in the request target, %zu bytes from its start",
+            n);
+    }
+    return 0;
+}
+
 struct header_count {
     int content_length, transfer_encoding, host, content_type, idempotency;
     bool is_chunked;
@@ -270,9 +285,11 @@ void request_head(struct request *r, const char *method, const char *version, si
     if (r->connection->err.code != 0) {
         err = r->connection->err;
     } else if (
+        check_target(r, version, &err) == 0 &&
         proto_target_parse(r->raw_target, strlen(r->raw_target), &r->target, &err) == 0 &&
         check_headers(r, version, &err) == 0 &&
-        proto_route_match(method, &r->target, &r->match, &err) == 0) {
+        proto_route_match(method, &r->target, &r->match, &err) == 0 &&
+        proto_query_check(r->match.route, &r->target, &err) == 0) {
         const struct proto_route *route = r->match.route;
         bool is_probe = route->id == PROTO_ROUTE_ping || route->id == PROTO_ROUTE_live;
         struct digest digest;

@@ -27,7 +27,8 @@
 #define SERVER_MAX_REQUESTS         900  /* ours: 503 beyond */
 #define SERVER_MAX_USER_CONNECTIONS 128  /* of one user who is no operator */
 #define SERVER_MAX_BODIES           (64u << 20)
-#define SERVER_HEAD_MS              60000 /* silence between requests, or a slow head */
+#define SERVER_MAX_HEAD_BYTES       (64u << 10) /* more than the library's buffer of a connection */
+#define SERVER_HEAD_MS              60000       /* silence between requests, or a slow head */
 #define SERVER_BODY_MS              60000 /* plus one second for each SERVER_BODY_RATE bytes */
 #define SERVER_BODY_RATE            (256u << 10)
 #define SERVER_PIECE_BYTES          (1u << 20) /* of an upload handed to the store at a time */
@@ -42,7 +43,8 @@ struct request {
     struct connection *connection;
     struct MHD_Connection *mhd;
     char id[PROTO_MAX_REQUEST_ID + 1];
-    char *raw_target; /* owned */
+    char *raw_target;    /* owned */
+    uintptr_t target_at; /* where it lies in the library's buffer; never followed */
     struct proto_target target;
     struct proto_match match;
     enum request_state state;

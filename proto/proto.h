@@ -130,6 +130,9 @@ const char *proto_method_name(enum proto_method m);
 /* HEAD matches GET. -ERR_NOT_FOUND, or -ERR_METHOD with the methods allowed in err->where. */
 int proto_route_match(
     const char *method, const struct proto_target *t, struct proto_match *ret, struct err *err);
+/* -ERR_INVALID, with its name in err->where, when a query parameter is none of the route's. */
+int proto_query_check(
+    const struct proto_route *route, const struct proto_target *t, struct err *err);
 /* OpenAPI 3.1 document of the table; owned. NULL when out of memory. */
 json_t *proto_openapi(void);
 

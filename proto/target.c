@@ -161,6 +161,49 @@ const char *proto_method_name(enum proto_method m) {
     return names[m];
 }
 
+static const struct {
+    enum proto_route_id route;
+    const char *name, *summary;
+} queries[] = {
+#define QUERY(route, name, summary) {PROTO_ROUTE_##route, #name, summary},
+#include "proto/queries.def"
+#undef QUERY
+};
+
+#define QUERIES (sizeof queries / sizeof queries[0])
+
+static bool query_known(const struct proto_route *route, const char *name) {
+    for (size_t i = 0; i < QUERIES; i++) {
+        if (queries[i].route == route->id && strcmp(queries[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int proto_query_check(
+    const struct proto_route *route, const struct proto_target *t, struct err *err) {
+    for (size_t i = 0; i < t->query_count; i++) {
+        if (query_known(route, t->query[i].name)) {
+            continue;
+        }
+        char known[160] = "";
+        for (size_t k = 0; k < QUERIES; k++) {
+            size_t used = strlen(known);
+            if (queries[k].route == route->id) {
+                snprintf(
+                    known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "",
+                    queries[k].name);
+            }
+        }
+        return err_at(
+            err, ERR_INVALID, t->query[i].name,
+            "unknown query parameter '%.40s'; this route has %s", t->query[i].name,
+            known[0] != '\0' ? known : "none");
+    }
+    return 0;
+}
+
 static bool path_matches(const char *path, const struct proto_target *t, struct proto_match *ret) {
     ret->param_count = 0;
     for (size_t i = 0; i < t->segment_count; i++) {
@@ -210,14 +253,22 @@ int proto_route_match(
 
 /* ---- OpenAPI ----------------------------------------------------------------------------- */
 
-static json_t *openapi_parameters(const char *path) {
+static json_t *openapi_parameters(const struct proto_route *route) {
     json_t *list = json_array();
-    for (const char *open = strchr(path, '{'); open != NULL; open = strchr(open + 1, '{')) {
+    for (const char *open = strchr(route->path, '{'); open != NULL; open = strchr(open + 1, '{')) {
         size_t n = strcspn(open + 1, "}");
         json_array_append_new(
             list, json_pack(
                       "{s:s%, s:s, s:b, s:{s:s}}", "name", open + 1, n, "in", "path", "required", 1,
                       "schema", "type", "string"));
+    }
+    for (size_t i = 0; i < QUERIES; i++) {
+        if (queries[i].route == route->id) {
+            json_array_append_new(
+                list, json_pack(
+                          "{s:s, s:s, s:s, s:{s:s}}", "name", queries[i].name, "in", "query",
+                          "description", queries[i].summary, "schema", "type", "string"));
+        }
     }
     return list;
 }
@@ -226,9 +277,9 @@ static json_t *openapi_operation(const struct proto_route *r) {
     static const char *const roles[] = {"any", "owner", "operator"};
     json_t *o = json_pack(
         "{s:s, s:s, s:s, s:o, s:{s:{s:s}, s:{s:s, s:{s:{}}}}}", "operationId", r->name, "summary",
-        r->summary, "x-ipud-role", roles[r->role], "parameters", openapi_parameters(r->path),
-        "responses", "2XX", "description", "done or accepted", "default", "description",
-        "problem document", "content", "application/problem+json");
+        r->summary, "x-ipud-role", roles[r->role], "parameters", openapi_parameters(r), "responses",
+        "2XX", "description", "done or accepted", "default", "description", "problem document",
+        "content", "application/problem+json");
     if (r->body != PROTO_BODY_NONE) {
         json_object_set_new(
             o, "requestBody",

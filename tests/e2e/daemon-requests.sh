@@ -19,6 +19,10 @@ is "media type" 415 "$(api /v1/jobs -d x -H 'Content-Type: text/plain' -o /dev/n
 is "no body" 400 "$(api /v1/jobs -X POST -o /dev/null -w '%{http_code}')"
 is "method" 405 "$(api /v1/queue -X DELETE -o /dev/null -w '%{http_code}')"
 has "allow" 'Allow: GET, HEAD' "$(api /v1/queue -X DELETE -i)"
+r=$(api '/v1/jobs?stat=queued' -w '\n%{http_code}')
+is "unknown parameter: status" 400 "$(tail -n 1 <<<"$r")"
+is "unknown parameter: name" stat "$(head -n 1 <<<"$r" | field 'd["where"]')"
+is "parameter of another route" 400 "$(api '/_ping?wait=1s' -o /dev/null -w '%{http_code}')"
 is "unknown job" 404 "$(api /v1/jobs/12345 -o /dev/null -w '%{http_code}')"
 is "no job id" 404 "$(api /v1/jobs/..%20 -o /dev/null -w '%{http_code}')"
 head -c 9000000 /dev/zero | tr '\0' ' ' >"$work/large"
@@ -27,6 +31,8 @@ is "too large" 413 "$(api /v1/jobs -H 'Content-Type: application/json' -H 'Expec
 
 # ---- guards
 is "zero byte" 'HTTP/1.1 400 Bad Request' "$(raw 'GET /v1%00x HTTP/1.1\r\nHost: x\r\n\r\n')"
+is "raw zero byte" 'HTTP/1.1 400 Bad Request' "$(raw 'GET /_ping\0x HTTP/1.1\r\nHost: x\r\n\r\n')"
+is "zero byte alone" 'HTTP/1.1 400 Bad Request' "$(raw 'GET /_ping\0 HTTP/1.1\r\nHost: x\r\n\r\n')"
 is "slash" 'HTTP/1.1 400 Bad Request' "$(raw 'GET /v1%2fjobs HTTP/1.1\r\nHost: x\r\n\r\n')"
 is "dots" 'HTTP/1.1 400 Bad Request' "$(raw 'GET /v1/../v1 HTTP/1.1\r\nHost: x\r\n\r\n')"
 is "host" 'HTTP/1.1 400 Bad Request' "$(raw 'GET /v1 HTTP/1.1\r\n\r\n')"

@@ -111,6 +111,32 @@ static int match(const char *method, const char *path, struct proto_match *m, st
     return proto_route_match(method, &t, m, err);
 }
 
+START_TEST(queries_are_known) {
+    static const struct {
+        const char *target, *unknown; /* NULL: all are known */
+    } rows[] = {
+        {"/v1/jobs?state=queued&limit=1&after=2&user=3", NULL},
+        {"/v1/jobs?", NULL},
+        {"/v1/jobs?wait=1s", "wait"},
+        {"/v1/jobs/7?wait=1s&since=1", NULL},
+        {"/v1/jobs/7?wait=1s&Since=1", "Since"},
+        {"/v1/queue?x", "x"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct proto_target t;
+        struct proto_match m;
+        struct err err = {0};
+        ck_assert_int_eq(proto_target_parse(rows[i].target, strlen(rows[i].target), &t, &err), 0);
+        ck_assert_int_eq(proto_route_match("GET", &t, &m, &err), 0);
+        int r = proto_query_check(m.route, &t, &err);
+        ck_assert_msg(r == (rows[i].unknown != NULL ? -ERR_INVALID : 0), "%s", rows[i].target);
+        if (rows[i].unknown != NULL) {
+            ck_assert_str_eq(err.where, rows[i].unknown);
+        }
+    }
+}
+END_TEST
+
 START_TEST(routes_match) {
     struct proto_match m;
     struct err err;
@@ -387,6 +413,7 @@ int main(void) {
     tcase_add_test(tc, ids_sort_by_time);
     tcase_add_test(tc, times_and_durations);
     tcase_add_test(tc, targets_are_strict);
+    tcase_add_test(tc, queries_are_known);
     tcase_add_test(tc, routes_match);
     tcase_add_test(tc, documents_name_every_route);
     tcase_add_test(tc, json_texts_have_places);
