@@ -35,6 +35,7 @@ static const struct output_column job_columns[] = {
     {"ERROR", "error.code", OUTPUT_TEXT},
 };
 
+#define LOOK_MS     2000 /* for the state of a job that may have ended */
 #define JOB_COLUMNS ((int)(sizeof job_columns / sizeof job_columns[0]))
 
 static int list_path(const struct args *a, const char *next, char *ret, size_t n, struct err *err) {
@@ -198,6 +199,25 @@ int cmd_job_events(const struct args *a, struct err *err) {
     return follow_stopped(&f, follow_run(&f, err), err);
 }
 
+/* A job that has ended already needs no waiting, so no time of --timeout either. */
+static int skip_deadline(struct follow *f, struct err *err) {
+    CLEANUP(decref_cleanup) json_t *job = NULL;
+    char path[HTTP_MAX_PATH];
+    enum proto_state state;
+    uint64_t least = http_now_ms() + LOOK_MS;
+    http_path(path, "/v1/jobs/", f->job, "");
+    http_deadline(f->http, f->deadline_ms > least ? f->deadline_ms : least);
+    int r = http_get(f->http, path, &job, err);
+    if (r < 0) {
+        return r == -ERR_UNREACHABLE ? 0 : r; /* follow_run() looks for the daemon */
+    }
+    const char *word = json_string_value(json_object_get(job, "state"));
+    bool has_ended = word != NULL && proto_state_parse(word, &state) && proto_state_ended(state);
+    f->is_reached = true;
+    http_deadline(f->http, has_ended ? 0 : f->deadline_ms);
+    return 0;
+}
+
 int cmd_job_wait(const struct args *a, struct err *err) {
     CLEANUP(http_cleanup) struct http *h = NULL;
     char path[HTTP_MAX_PATH];
@@ -214,8 +234,9 @@ int cmd_job_wait(const struct args *a, struct err *err) {
         .next = 1,
         .progress = &progress,
         .events = is_verbose ? stderr : NULL};
-    if ((r = follow_options(a, &f, err)) < 0) {
-        return r;
+    r = follow_options(a, &f, err);
+    if (r == 0 && f.deadline_ms != 0) {
+        r = follow_stopped(&f, skip_deadline(&f, err), err);
     }
-    return follow_to_end(a, &f, err);
+    return r != 0 ? r : follow_to_end(a, &f, err);
 }

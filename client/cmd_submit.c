@@ -28,6 +28,8 @@ struct submit {
     json_t *model; /* owned */
     json_t *job;   /* owned */
     bool is_quiet;
+    bool is_reached;   /* the daemon has answered: look for it when it goes away */
+    uint64_t retry_ms; /* of --retry-for */
 };
 
 static void decref_cleanup(json_t **j) {
@@ -35,6 +37,40 @@ static void decref_cleanup(json_t **j) {
 }
 
 /* ---- Blobs ------------------------------------------------------------------------------- */
+
+/* Asks for the blob and sends it when it is missing. */
+static int send_once(
+    struct submit *s, const char *path, int fd, const char *what, uint64_t bytes, struct err *err) {
+    long status = 0;
+    int r = http_head(s->http, path, &status, err);
+    if (r < 0 || status == 200) {
+        return r;
+    }
+    s->is_reached = true;
+    if (!s->is_quiet) {
+        fputs("sending ", stderr);
+        output_text(stderr, what);
+        fprintf(stderr, ", %llu bytes\n", (unsigned long long)bytes);
+    }
+    return http_put(s->http, path, fd, bytes, NULL, err);
+}
+
+/* A blob is named by its bytes, so it may be sent again. A daemon that was never there is waited for
+ * only when the user has said how long. */
+static int send_blob(
+    struct submit *s, const char *path, int fd, const char *what, uint64_t bytes, struct err *err) {
+    uint64_t until = http_now_ms() + s->retry_ms;
+    for (;;) {
+        int r = send_once(s, path, fd, what, bytes, err);
+        bool is_sought = s->is_reached || args_value(s->args, "retry-for") != NULL;
+        if (r == 0 || !proto_retriable(-r) || !is_sought || http_now_ms() >= until ||
+            http_is_interrupted(s->http)) {
+            s->is_reached = s->is_reached || r == 0;
+            return r;
+        }
+        http_sleep(s->http, RETRY_MS);
+    }
+}
 
 static int
 send_fd(struct submit *s, int fd, const char *what, struct digest *ret, struct err *err) {
@@ -55,16 +91,7 @@ send_fd(struct submit *s, int fd, const char *what, struct digest *ret, struct e
     }
     digest_hex(ret, hex);
     http_path(path, "/v1/blobs/", hex, "");
-    long status = 0;
-    if ((r = http_head(s->http, path, &status, err)) < 0 || status == 200) {
-        return r;
-    }
-    if (!s->is_quiet) {
-        fputs("sending ", stderr);
-        output_text(stderr, what);
-        fprintf(stderr, ", %llu bytes\n", (unsigned long long)bytes);
-    }
-    return http_put(s->http, path, fd, bytes, NULL, err);
+    return send_blob(s, path, fd, what, bytes, err);
 }
 
 static int send_file(
@@ -384,7 +411,8 @@ static int prepare(struct submit *s, struct err *err) {
     bool as_json;
     int r = args_is_json(s->args, &as_json, err);
     s->job = json_object();
-    if (r < 0 || (r = read_model(s, err)) < 0 || (r = check_outputs(s, err)) < 0 ||
+    if (r < 0 || (r = follow_retry(s->args, &s->retry_ms, err)) < 0 ||
+        (r = read_model(s, err)) < 0 || (r = check_outputs(s, err)) < 0 ||
         (r = add_options(s, err)) < 0 || (r = http_open(s->args->socket, &s->http, err)) < 0 ||
         (r = add_files(s, err)) < 0 || (r = add_inputs(s, err)) < 0 ||
         (r = add_model(s, err)) < 0) {

@@ -281,20 +281,29 @@ static int save_outputs(const struct args *a, struct http *h, const char *id, st
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
-int follow_options(const struct args *a, struct follow *f, struct err *err) {
-    const char *timeout = args_value(a, "timeout");
-    const char *retry = args_value(a, "retry-for");
-    uint64_t ms = 0;
-    f->retry_ms = DEFAULT_RETRY_MS;
-    int r = retry != NULL ? proto_duration_parse(retry, &f->retry_ms, err) : 0;
-    if (r == 0 && timeout != NULL && (r = proto_duration_parse(timeout, &ms, err)) == 0) {
-        http_deadline(f->http, http_now_ms() + ms);
-    }
-    if (r < 0) {
+static int read_duration(const struct args *a, const char *name, uint64_t *ms, struct err *err) {
+    const char *text = args_value(a, name);
+    if (text != NULL && proto_duration_parse(text, ms, err) < 0) {
         err->code = ERR_USAGE;
         return -ERR_USAGE;
     }
     return 0;
+}
+
+int follow_retry(const struct args *a, uint64_t *ret_ms, struct err *err) {
+    *ret_ms = DEFAULT_RETRY_MS;
+    return read_duration(a, "retry-for", ret_ms, err);
+}
+
+int follow_options(const struct args *a, struct follow *f, struct err *err) {
+    uint64_t ms = 0;
+    int r = follow_retry(a, &f->retry_ms, err);
+    if (r == 0 && (r = read_duration(a, "timeout", &ms, err)) == 0 &&
+        args_value(a, "timeout") != NULL) {
+        f->deadline_ms = http_now_ms() + ms;
+        http_deadline(f->http, f->deadline_ms);
+    }
+    return r;
 }
 
 static void summarize(const json_t *job) {

@@ -22,6 +22,7 @@ struct follow {
     const char *job;   /* id or alias, checked */
     int64_t next;      /* first event wanted */
     uint64_t retry_ms;
+    uint64_t deadline_ms;      /* of --timeout, 0 = none */
     bool is_reached;           /* the daemon has answered before: look for it when it goes away */
     bool once;                 /* stop at the last event that is stored */
     FILE *events;              /* where every event is printed, NULL = nowhere */
@@ -46,7 +47,8 @@ int follow_result(const json_t *job, struct err *err);
 
 /* Options that submit and job wait share: follow, then fetch outputs, print, give the result. */
 int follow_to_end(const struct args *a, struct follow *f, struct err *err);
-/* --timeout and --retry-for. */
+/* --timeout and --retry-for; the deadline begins now. */
+int follow_retry(const struct args *a, uint64_t *ret_ms, struct err *err);
 int follow_options(const struct args *a, struct follow *f, struct err *err);
 /* Prints "NAME=FILE" -> its parts; the name has at least one character, so has the file. */
 int follow_pair(

@@ -115,9 +115,11 @@ run 5 '(not_found)' "$ipuctl" package show "$(printf 'a%.0s' $(seq 64))"
 id=$("$ipuctl" submit m.json --input x=x.npy --tiles 8 --hold --detach)
 is 'held' "$("$ipuctl" job show "$id" -o json | json /dev/stdin 'd["state"]')" held
 run 7 'has not ended' "$ipuctl" job wait "$id" --timeout 300ms
+run 7 'has not ended' "$ipuctl" job wait "$id" --timeout 0
 run 6 '(conflict)' "$ipuctl" job delete "$id"
 run 0 '' "$ipuctl" job cancel "$id"
 run 8 '(cancelled)' "$ipuctl" job wait "$id"
+run 8 '(cancelled)' "$ipuctl" job wait "$id" --timeout 0
 run 0 '' "$ipuctl" job events "$id"
 holds out 'job was accepted state="held"'
 run 0 '' "$ipuctl" job events "$id" -o json
@@ -158,6 +160,8 @@ holds out 'program.tiles'
 run 0 '' "$ipuctl" package export "$digest" p.ipuexe
 is 'a package file' "$(head -c 15 p.ipuexe)" 'SQLite format 3'
 run 0 '' "$ipuctl" package import "$digest" p.ipuexe
+{ cat p.ipuexe; printf 'x'; } >p.bad
+run 9 'bytes, but' "$ipuctl" package import "$digest" p.bad
 printf 'x' >p.bad
 run 9 '' "$ipuctl" package import "$digest" p.bad
 run 13 '' "$ipuctl" package export "$digest" nodir/p
@@ -172,6 +176,20 @@ printf 'x' >"$file"
 run 0 '' "$ipuctl" device reset
 run 9 'damaged and has been dropped, submit again' "$ipuctl" submit m.json --input x=x.npy --tiles 5
 run 0 'compiled, loaded' "$ipuctl" submit m.json --input x=x.npy --tiles 5
+
+# ---- an upload waits for a daemon that is away, when told to
+cp x.npy away.npy
+printf 'x' >>away.npy
+stop_daemon
+run 3 '(unreachable)' "$ipuctl" submit m.json --input x=away.npy --tiles 8
+run 3 '(unreachable)' "$ipuctl" submit m.json --input x=away.npy --tiles 8 --retry-for 1s
+"$ipuctl" submit m.json --input x=away.npy --tiles 8 --hold --detach --retry-for 60s >sent 2>sent.err &
+sender=$!
+sleep 0.7
+start_daemon
+wait "$sender"
+is 'sent once the daemon is there' "$? $(wc -l <sent)" '0 1'
+run 0 '' "$ipuctl" job cancel "$(cat sent)"
 
 # ---- state of device and daemon
 for command in device ps version health doctor 'job list' 'package list'; do
