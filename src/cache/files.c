@@ -100,7 +100,8 @@ int files_room(struct cache *c, uint64_t bytes, struct err *err) {
     uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
     if (free_bytes < c->options.min_free_bytes || free_bytes - c->options.min_free_bytes < bytes) {
         return err_set(
-            err, ERR_DISK_FULL, "%llu bytes asked, %llu free, of which min_free_bytes keeps %llu",
+            err, ERR_DISK_FULL,
+            "%llu bytes asked, %llu free, of which %llu are kept free (--min-free)",
             (unsigned long long)bytes, (unsigned long long)free_bytes,
             (unsigned long long)c->options.min_free_bytes);
     }

@@ -19,6 +19,7 @@ struct reader {
     sqlite3 *db;
     struct arena *arena; /* owned by the package under construction */
     const char *path;
+    int64_t file_bytes;
     struct err *err;
 };
 
@@ -54,6 +55,7 @@ static int open_database(struct reader *r) {
             r->err, ERR_PACKAGE_CORRUPT, r->path, "not a regular file of at most %llu bytes",
             (unsigned long long)MAX_FILE_BYTES);
     }
+    r->file_bytes = (int64_t)st.st_size;
     CLEANUP(cleanup_free) char *uri = file_uri(r->path);
     if (uri == NULL) {
         return err_set(r->err, ERR_NOMEM, NULL);
@@ -92,6 +94,33 @@ static int check_pragma(struct reader *r, const char *name, int expected) {
             r->err, ERR_PACKAGE_CORRUPT, r->path, "%s is %d, expected %d", name, found, expected);
     }
     return 0;
+}
+
+static int read_pragma(struct reader *r, const char *name, int64_t *ret) {
+    char sql[64];
+    snprintf(sql, sizeof sql, "PRAGMA %s", name);
+    CLEANUP(package_cleanup_stmt) sqlite3_stmt *stmt = NULL;
+    int e = prepare(r, sql, &stmt);
+    if (e == 0 && sqlite3_step(stmt) != SQLITE_ROW) {
+        e = corrupt(r, "not a package");
+    }
+    *ret = e == 0 ? sqlite3_column_int64(stmt, 0) : 0;
+    return e;
+}
+
+/* The file is its pages and nothing behind them, none of them free: what the digest of the rows
+ * does not cover has no place to lie in. */
+static int check_size(struct reader *r) {
+    int64_t page = 0, pages = 0;
+    int e = read_pragma(r, "page_size", &page);
+    e = e < 0 ? e : read_pragma(r, "page_count", &pages);
+    e = e < 0 ? e : check_pragma(r, "freelist_count", 0);
+    if (e == 0 && page * pages != r->file_bytes) {
+        return err_at(
+            r->err, ERR_PACKAGE_CORRUPT, r->path, "%lld bytes, but %lld pages of %lld",
+            (long long)r->file_bytes, (long long)pages, (long long)page);
+    }
+    return e;
 }
 
 static int check_schema(struct reader *r) {
@@ -435,6 +464,7 @@ int package_open(
     db = r.db;
     e = e < 0 ? e : check_pragma(&r, "application_id", PACKAGE_APPLICATION_ID);
     e = e < 0 ? e : check_pragma(&r, "user_version", PACKAGE_VERSION);
+    e = e < 0 ? e : check_size(&r);
     e = e < 0 ? e : check_schema(&r);
     e = e < 0 ? e : read_meta(&r, p);
     e = e < 0 ? e : read_bindings(&r, p);

@@ -160,6 +160,38 @@ START_TEST(tampered_file_is_refused) {
 }
 END_TEST
 
+/* Bytes behind the pages, and pages that hold no row, are under no digest: they are refused. */
+START_TEST(appended_bytes_are_refused) {
+    static const size_t counts[] = {1, 4096, 8192};
+    struct sample s;
+    struct digest digest;
+    struct package *p = NULL;
+    struct err err = {0};
+    sample_init(&s);
+    ck_assert_int_eq(package_write(&s.p, path, &digest, NULL), 0);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    uint8_t *zeros = calloc(1, counts[_i]);
+    ck_assert_int_eq(write(fd, zeros, counts[_i]), (ssize_t)counts[_i]);
+    free(zeros);
+    close(fd);
+    ck_assert_int_eq(package_open(path, &digest, &p, NULL, &err), -ERR_PACKAGE_CORRUPT);
+    ck_assert_msg(strstr(err.text, "pages of") != NULL, "%s", err.text);
+}
+END_TEST
+
+START_TEST(free_pages_are_refused) {
+    struct sample s;
+    struct digest digest;
+    struct package *p = NULL;
+    struct err err = {0};
+    sample_init(&s);
+    ck_assert_int_eq(package_write(&s.p, path, &digest, NULL), 0);
+    edit("CREATE TABLE extra (x); INSERT INTO extra VALUES (zeroblob(100000)); DROP TABLE extra");
+    ck_assert_int_eq(package_open(path, &digest, &p, NULL, &err), -ERR_PACKAGE_CORRUPT);
+    ck_assert_msg(strstr(err.text, "freelist_count") != NULL, "%s", err.text);
+}
+END_TEST
+
 START_TEST(truncated_or_flipped_file_never_passes) {
     struct sample s;
     sample_init(&s);
@@ -205,6 +237,8 @@ int main(void) {
     tcase_add_test(t, digest_covers_all_but_the_report);
     tcase_add_loop_test(t, verify_names_the_fault, 0, 17);
     tcase_add_loop_test(t, tampered_file_is_refused, 0, 19);
+    tcase_add_loop_test(t, appended_bytes_are_refused, 0, 3);
+    tcase_add_test(t, free_pages_are_refused);
     tcase_add_test(t, truncated_or_flipped_file_never_passes);
     suite_add_tcase(suite, t);
     SRunner *runner = srunner_create(suite);
