@@ -168,6 +168,11 @@ $(B)/tests/perf/bench: $(BENCH_OBJ) $(ALL_LIBS)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
 
+EXCHANGE_BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/perf/exchange/*.c))
+$(B)/tests/perf/exchange-bench: $(EXCHANGE_BENCH_OBJ) $(ALL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
+
 # Fuzz targets: libFuzzer binaries in the fuzz variant, corpus runners in all others.
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_DRIVER := $(if $(filter fuzz,$(VARIANT)),,$(B)/tests/fuzz/driver.o)
@@ -182,7 +187,7 @@ TEST_PROGRAMS := $(UNIT_TESTS:%=$(B)/tests/unit/%) $(B)/tests/vectors \
                  $(B)/tests/diff/diff $(FUZZ_TARGETS:%=$(B)/tests/fuzz/%)
 .PHONY: tests bench-program fuzz-programs
 tests: all $(TEST_PROGRAMS)
-bench-program: all $(B)/tests/perf/bench
+bench-program: all $(B)/tests/perf/bench $(B)/tests/perf/exchange-bench
 fuzz-programs: $(FUZZ_TARGETS:%=$(B)/tests/fuzz/%)
 
 # ---- targets for people ---------------------------------------------------------------------

@@ -79,8 +79,12 @@ struct exchange_options {
                            * became of each */
     uint32_t effort;      /* own order only: rounds of list scheduling, 0 = by size of the phase */
     const uint32_t *order; /* given order of placement (vectors' `schedules`), NULL = choose */
+    const struct exchange_placed *least; /* with order: no transfer is placed at an offset below its
+                                          * own here; NULL = as early as possible */
     const struct exchange_switch *switches; /* base writes, ascending `after`; vectors */
     uint32_t switch_count;
+    const bool *follows;     /* the addresses mean nothing (reuse.h): by transfer, whether it
+                              * exchange_follows() its neighbour; NULL = as the addresses say */
     bool given_dependencies; /* those below, as exchange_dependencies() made them, instead of what
                               * the addresses say */
     const struct exchange_dependency *dependencies;
@@ -135,8 +139,11 @@ int exchange_verify_phase(
 void exchange_dependencies(
     const struct exchange_transfer *transfers, uint32_t count, struct arena *a,
     struct exchange_dependency **ret, uint32_t *ret_count);
-/* Structure of a phase without addresses: transfers with their tiles, and the dependencies as a
- * relation. Equal structures may try each other's order (reuse.h). */
+/* Whether transfer i > 0 goes from the tile of transfer i - 1 to the same receivers, in the same
+ * order and form, and its bytes lie right behind the other's: both may leave as one. */
+bool exchange_follows(const struct exchange_transfer *transfers, uint32_t i);
+/* Structure of a phase without addresses: transfers with their tiles, which follow one another, and
+ * the dependencies as a relation. Equal structures may try each other's order (reuse.h). */
 int exchange_structure(
     const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_dependency *dependencies, uint32_t dependency_count, struct digest *ret,

@@ -1,9 +1,12 @@
 /* What the files of the exchange scheduler share.
  *
- * A phase is held as lanes (one a tile that takes part) and shapes (one a transfer). A shape is
- * the transfer's primitive at schedule offset 0: when its items leave and, for every receiver (a
- * leg), when the multiplexer must select and when item 0 arrives. Placing a transfer means to find
- * an offset and to add it to every event of the shape; nothing else about a transfer can move.
+ * A phase is held as lanes (one a tile that takes part) and shapes (one a stream). A *stream* is
+ * one transfer, or several that go from one tile to the same receivers back to back: the items
+ * leave without a gap, the multiplexers stay where they are, and only pointers change between two
+ * of its *pieces* (streams.c). A shape is the stream's primitive at schedule offset 0: when its
+ * items leave and, for every receiver (a leg), when the multiplexer must select and when item 0
+ * arrives. Placing a stream means to find an offset and to add it to every event of the shape;
+ * nothing else about it can move.
  *
  * A lane holds what is already placed on a tile, sparse and sorted: sends, controls, receive
  * windows, base writes. Sends may fill gaps, receives only append (fact sheet 4.1).
@@ -60,8 +63,9 @@ struct leg { /* one receiver of a transfer, events at offset 0 */
     uint8_t is_late;   /* late member of a pair: writes no multiplexer */
     uint8_t direction; /* of the route; format value of a pair */
     uint8_t hold;      /* events that the idle selection is put off, see routes.c */
-    uint32_t addr;
-    uint32_t mux; /* value written at `select` */
+    uint32_t addr;     /* of the first piece */
+    uint32_t elements; /* of the bytes of all pieces */
+    uint32_t mux;      /* value written at `select` */
 };
 
 struct shape {
@@ -74,8 +78,16 @@ struct shape {
     uint8_t hold; /* largest of the legs */
     int32_t items;
     int32_t send_length; /* sender horizon at offset 0 */
-    uint32_t elements;   /* of the source bytes */
+    uint32_t elements;   /* of the source bytes of all pieces */
     uint32_t first_leg, leg_count;
+    uint32_t first_piece, piece_count;
+    bool has_restart; /* in a piece but the first */
+};
+
+struct piece { /* of a stream */
+    uint32_t transfer;
+    int32_t at, items; /* first item in the stream */
+    bool is_restart;   /* does not follow the piece before it in the source's memory */
 };
 
 struct lane {
@@ -92,6 +104,7 @@ struct lane {
     int32_t horizon;
     int32_t idle_event; /* where the last idle selection stands, -1 none */
     uint8_t idle_kind;
+    uint32_t mux;       /* selected until then */
     int32_t format_end; /* event of the last format-off control, -1 none */
     uint8_t format;     /* its format before */
     uint32_t next_addr; /* where the pointer stands after the last ordinary message, 0 unknown */
@@ -103,7 +116,10 @@ struct lane {
 
 struct problem {
     const struct exchange_transfer *transfers;
-    uint32_t count;
+    uint32_t transfer_count;
+    uint32_t count;            /* streams */
+    struct piece *pieces;      /* by stream; all transfers once */
+    enum exchange_form *forms; /* by transfer */
     const struct exchange_options *options;
     struct arena *a;
     struct lane *lanes; /* ascending logical */
@@ -111,14 +127,19 @@ struct problem {
     uint16_t *lane_of; /* by logical tile, UINT16_MAX = idle */
     struct shape *shapes;
     struct leg *legs;
-    const struct exchange_dependency *deps; /* ascending `after` */
+    const struct exchange_dependency *deps; /* between streams, ascending `after` */
     uint32_t dep_count;
-    uint32_t *dep_first; /* count + 1 */
-    struct exchange_placed *placed;
+    uint32_t *dep_first;            /* count + 1 */
+    struct exchange_placed *placed; /* by stream */
     struct exchange_switch *switches;
     int32_t latency_bound;
     bool try_rows; /* encode at every insertion */
 };
+
+/* streams.c: which transfers go together. `order`, or NULL for list order, says in which order they
+ * may join; streams are numbered by it. `chained` tells by transfer which have dependencies: they
+ * stay alone. */
+void problem_streams(struct problem *p, const uint32_t *order, const bool *chained);
 
 /* routes.c */
 uint32_t element_mask(uint32_t addr, uint32_t bytes); /* units of 4.3: bit per 16 or 32 KiB */

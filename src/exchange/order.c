@@ -162,7 +162,9 @@ static void refill(struct greedy *g, uint16_t lane) {
     }
 }
 
-static uint32_t rotation(const struct exchange_transfer *t) {
+static uint32_t rotation(const struct problem *p, uint32_t stream) {
+    const struct exchange_transfer *t =
+        &p->transfers[p->pieces[p->shapes[stream].first_piece].transfer];
     return (uint32_t)(t->dests[0].tile.n + TARGET_TILES - t->source.n) % TARGET_TILES;
 }
 
@@ -221,14 +223,14 @@ static void index_spread(struct greedy *g) {
     const struct problem *p = g->p;
     uint32_t *first = ARENA_ARRAY(p->a, uint32_t, TARGET_TILES + 1);
     for (uint32_t t = 0; t < p->count; t++) {
-        first[rotation(&p->transfers[t]) + 1]++;
+        first[rotation(p, t) + 1]++;
     }
     for (uint32_t i = 0; i < TARGET_TILES; i++) {
         first[i + 1] += first[i];
     }
     g->spread = ARENA_ARRAY(p->a, uint32_t, p->count);
     for (uint32_t t = 0; t < p->count; t++) {
-        g->spread[first[rotation(&p->transfers[t])]++] = t;
+        g->spread[first[rotation(p, t)]++] = t;
     }
 }
 

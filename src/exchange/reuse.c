@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define STRUCTURE_VERSION "exchange structure 1"
+#define STRUCTURE_VERSION "exchange structure 2"
 
 /* Equal addresses never continue one another, so no pointer is kept; both lie in memory with room
  * for the longest paired transfer, and have the alignment of any form. */
@@ -30,6 +30,7 @@ int exchange_structure(
         const struct exchange_transfer *t = &transfers[i];
         digest_u64(ctx, (uint64_t)t->words << 32 | (uint64_t)t->form << 16 | t->source.n);
         digest_u64(ctx, (uint64_t)t->requested << 32 | t->dest_count);
+        digest_u64(ctx, exchange_follows(transfers, i));
         for (uint32_t k = 0; k < t->dest_count; k++) {
             digest_u64(ctx, t->dests[k].tile.n);
         }
@@ -63,25 +64,64 @@ without_addresses(const struct exchange_transfer *transfers, uint32_t count, str
     return bare;
 }
 
+/* The problem without addresses: its order is searched, or given and only placed. */
+static int free_phase(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_options *given,
+    const uint32_t *order, struct arena *a, struct exchange_phase *ret, struct err *err) {
+    struct exchange_options options = *given;
+    bool *follows = ARENA_ARRAY(a, bool, count);
+    for (uint32_t i = 0; i < count; i++) {
+        follows[i] = exchange_follows(transfers, i);
+    }
+    options.ignore_elements = true;
+    options.follows = follows;
+    options.order = order;
+    return exchange_schedule_phase(
+        without_addresses(transfers, count, a), count, &options, a, ret, err);
+}
+
 int exchange_order_search(
     const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_dependency *dependencies, uint32_t dependency_count, struct arena *a,
     struct exchange_order *ret, struct err *err) {
     struct arena_mark mark = arena_mark(a);
     struct exchange_options options = {
-        .ignore_elements = true,
         .given_dependencies = true,
         .dependencies = dependencies,
         .dependency_count = dependency_count};
     struct exchange_phase phase;
-    int rc = exchange_schedule_phase(
-        without_addresses(transfers, count, a), count, &options, a, &phase, err);
+    int rc = free_phase(transfers, count, &options, NULL, a, &phase, err);
     if (rc == 0) {
         memcpy(ret->order, phase.order, count * sizeof *ret->order);
         ret->count = count;
         ret->horizon = phase.horizon;
     }
     arena_rewind(a, mark);
+    return rc;
+}
+
+/* Places an order at real addresses: once as early as possible, and once no transfer earlier than
+ * where it stands without addresses. The first is disturbed by everything that addresses change,
+ * because what is a little early or late may take the place of another; the second keeps all places
+ * that can be kept. The shorter is taken. */
+static int materialise(
+    const struct exchange_transfer *transfers, uint32_t count, const struct exchange_options *given,
+    const uint32_t *order, struct arena *a, struct exchange_phase *ret, struct err *err) {
+    struct exchange_options options = *given;
+    options.order = order;
+    int rc = exchange_schedule_phase(transfers, count, &options, a, ret, err);
+    if (rc != 0 || ret->horizon <= ret->latency_bound) {
+        return rc;
+    }
+    struct exchange_phase bare, kept;
+    rc = free_phase(transfers, count, given, order, a, &bare, err);
+    if (rc == 0 && ret->horizon > bare.horizon) {
+        options.least = bare.placed;
+        rc = exchange_schedule_phase(transfers, count, &options, a, &kept, err);
+        if (rc == 0 && kept.horizon < ret->horizon) {
+            *ret = kept;
+        }
+    }
     return rc;
 }
 
@@ -133,8 +173,7 @@ int exchange_reuse_phase(
     }
     struct arena_mark mark = arena_mark(a);
     if (rc == 0) {
-        options.order = order.order;
-        rc = exchange_schedule_phase(transfers, count, &options, a, ret, &refusal);
+        rc = materialise(transfers, count, &options, order.order, a, ret, &refusal);
         if (rc == 0 && is_short(ret, &order)) {
             *ret_origin = is_stored ? EXCHANGE_REPLAYED : EXCHANGE_SCHEDULED;
             return 0;

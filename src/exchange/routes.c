@@ -165,15 +165,23 @@ static uint8_t hold_of(const struct shape *s, const struct leg *g, int start) {
     return (uint8_t)(g->lane == s->lane && !g->is_late && (idle == 0 || idle == 1) ? 2 - idle : 0);
 }
 
+static void shape_elements(const struct problem *p, struct shape *s, struct leg *legs) {
+    for (uint32_t k = 0; k < s->piece_count; k++) {
+        const struct exchange_transfer *t = &p->transfers[p->pieces[s->first_piece + k].transfer];
+        s->elements |= element_mask(t->source_addr, 4 * t->words);
+        for (uint32_t i = 0; i < t->dest_count; i++) {
+            legs[i].elements |= element_mask(t->dests[i].addr, 4 * t->words);
+        }
+    }
+}
+
 static void shape_make(struct problem *p, uint32_t index, struct leg *legs) {
-    const struct exchange_transfer *t = &p->transfers[index];
     struct shape *s = &p->shapes[index];
+    const struct exchange_transfer *t = &p->transfers[p->pieces[s->first_piece].transfer];
     struct physical_tile from = target_physical(t->source);
     s->is_paired = s->form == EXCHANGE_PAIRED;
     s->lane = p->lane_of[t->source.n];
     s->partner = s->is_paired ? p->lane_of[t->source.n ^ 1] : s->lane;
-    s->items = (int32_t)(s->is_paired ? t->words / 2 : t->words);
-    s->elements = element_mask(t->source_addr, 4 * t->words);
     s->leg_count = t->dest_count;
     int least = 0;
     unsigned directions = 0;
@@ -196,6 +204,7 @@ static void shape_make(struct problem *p, uint32_t index, struct leg *legs) {
     }
     bool several = t->dest_count > (s->is_paired ? 2u : 1u) || (s->is_paired && own_pair);
     s->sctl = (uint8_t)((several ? 3u : directions) | (s->is_paired ? 4u : 0u));
+    shape_elements(p, s, legs);
     s->send_start = (int16_t)start;
     s->send_length = start + s->items > SEND_LEAST ? start + s->items : SEND_LEAST;
 }
@@ -205,6 +214,6 @@ void problem_shapes(struct problem *p) {
     for (uint32_t i = 0; i < p->count; i++) {
         p->shapes[i].first_leg = leg_count;
         shape_make(p, i, &p->legs[leg_count]);
-        leg_count += p->transfers[i].dest_count;
+        leg_count += p->shapes[i].leg_count;
     }
 }

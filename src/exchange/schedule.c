@@ -55,7 +55,8 @@ static int32_t dependency_offset(const struct problem *p, const struct exchange_
 }
 
 int32_t dependency_start(const struct problem *p, uint32_t t) {
-    int32_t start = (int32_t)p->transfers[t].requested;
+    const struct piece *first = &p->pieces[p->shapes[t].first_piece];
+    int32_t start = (int32_t)p->transfers[first->transfer].requested;
     for (uint32_t i = p->dep_first[t]; i < p->dep_first[t + 1]; i++) {
         int32_t at = dependency_offset(p, &p->deps[i]);
         start = at > start ? at : start;
@@ -125,9 +126,10 @@ static bool insert_if_encodable(struct problem *p, uint32_t t, int32_t offset) {
     uint32_t n = touched_lanes(p, t, touched);
     for (uint32_t i = 0; i < n; i++) { /* after this nothing below allocates but the copies */
         struct lane *l = &p->lanes[touched[i]];
-        vec_reserve(p->a, &l->sends, l->sends.len + 1);
-        vec_reserve(p->a, &l->controls, l->controls.len + 8);
-        vec_reserve(p->a, &l->receives, l->receives.len + 1);
+        uint32_t pieces = p->shapes[t].piece_count;
+        vec_reserve(p->a, &l->sends, l->sends.len + pieces);
+        vec_reserve(p->a, &l->controls, l->controls.len + pieces + 8);
+        vec_reserve(p->a, &l->receives, l->receives.len + pieces);
     }
     struct arena_mark mark = arena_mark(p->a);
     struct lane *copies = ARENA_ARRAY(p->a, struct lane, n);
@@ -195,10 +197,10 @@ static int check_all(
 static void make_lanes(struct problem *p) {
     p->lane_of = ARENA_ARRAY(p->a, uint16_t, TARGET_TILES);
     uint32_t *receives = ARENA_ARRAY(p->a, uint32_t, TARGET_TILES);
-    for (uint32_t i = 0; i < p->count; i++) {
+    for (uint32_t i = 0; i < p->transfer_count; i++) {
         const struct exchange_transfer *t = &p->transfers[i];
         p->lane_of[t->source.n] = 1;
-        if (p->shapes[i].form == EXCHANGE_PAIRED) {
+        if (p->forms[i] == EXCHANGE_PAIRED) {
             p->lane_of[t->source.n ^ 1] = 1;
         }
         for (uint32_t k = 0; k < t->dest_count; k++) {
@@ -224,24 +226,40 @@ static void make_lanes(struct problem *p) {
 
 /* A tile that receives one message in point form gets its address from INCOMING_BASE (5.7). */
 static void set_bases(struct problem *p) {
-    for (uint32_t i = 0; i < p->count; i++) {
+    for (uint32_t i = 0; i < p->transfer_count; i++) {
         const struct exchange_transfer *t = &p->transfers[i];
         struct lane *l = &p->lanes[p->lane_of[t->dests[0].tile.n]];
-        if (p->shapes[i].form == EXCHANGE_POINT && l->receive_count == 1) {
+        if (p->forms[i] == EXCHANGE_POINT && l->receive_count == 1) {
             l->incoming_base = t->dests[0].addr;
         }
     }
 }
 
+static int dependency_order(const void *x, const void *y) {
+    const struct exchange_dependency *a = x;
+    const struct exchange_dependency *b = y;
+    return (a->after > b->after) - (a->after < b->after);
+}
+
+/* From transfers to streams, which for those with dependencies are one and the same. */
 static void index_dependencies(struct problem *p) {
-    if (p->options->given_dependencies) {
-        p->deps = p->options->dependencies;
-        p->dep_count = p->options->dependency_count;
-    } else {
-        struct exchange_dependency *found;
-        exchange_dependencies(p->transfers, p->count, p->a, &found, &p->dep_count);
-        p->deps = found;
+    uint32_t *stream = ARENA_ARRAY(p->a, uint32_t, p->transfer_count);
+    for (uint32_t s = 0; s < p->count; s++) {
+        for (uint32_t i = 0; i < p->shapes[s].piece_count; i++) {
+            stream[p->pieces[p->shapes[s].first_piece + i].transfer] = s;
+        }
     }
+    struct exchange_dependency *deps = arena_memdup(p->a, p->deps, p->dep_count * sizeof *deps);
+    bool is_sorted = true;
+    for (uint32_t i = 0; i < p->dep_count; i++) {
+        deps[i].before = stream[deps[i].before];
+        deps[i].after = stream[deps[i].after];
+        is_sorted = is_sorted && (i == 0 || deps[i - 1].after <= deps[i].after);
+    }
+    if (!is_sorted) {
+        qsort(deps, p->dep_count, sizeof *deps, dependency_order);
+    }
+    p->deps = deps;
     p->dep_first = ARENA_ARRAY(p->a, uint32_t, (size_t)p->count + 1);
     uint32_t at = 0;
     for (uint32_t t = 0; t <= p->count; t++) {
@@ -252,6 +270,30 @@ static void index_dependencies(struct problem *p) {
     }
 }
 
+static void find_dependencies(struct problem *p) {
+    if (p->options->given_dependencies) {
+        p->deps = p->options->dependencies;
+        p->dep_count = p->options->dependency_count;
+    } else {
+        struct exchange_dependency *found;
+        exchange_dependencies(p->transfers, p->transfer_count, p->a, &found, &p->dep_count);
+        p->deps = found;
+    }
+}
+
+/* Streams: by the given order, by list order when one is to be chosen, else each transfer alone. */
+static void make_streams(struct problem *p) {
+    bool *chained = ARENA_ARRAY(p->a, bool, p->transfer_count);
+    bool alone = p->options->plain || p->options->list_order || p->options->switch_count > 0;
+    for (uint32_t i = 0; i < p->transfer_count; i++) {
+        chained[i] = alone;
+    }
+    for (uint32_t i = 0; i < p->dep_count; i++) {
+        chained[p->deps[i].before] = chained[p->deps[i].after] = true;
+    }
+    problem_streams(p, p->options->order, chained);
+}
+
 /* Whether an ordinary transfer may be widened: legal as a pair, and long enough to be a form that
  * has run on hardware (fact sheet 9). */
 static bool can_widen(const struct exchange_transfer *t) {
@@ -260,10 +302,31 @@ static bool can_widen(const struct exchange_transfer *t) {
     return t->words >= WIDE_LEAST && exchange_check(&wide, NULL) == 0;
 }
 
+static int check_order(const struct problem *p, const uint32_t *order, struct err *err) {
+    uint32_t *place = ARENA_ARRAY(p->a, uint32_t, p->transfer_count); /* + 1 */
+    for (uint32_t i = 0; i < p->transfer_count; i++) {
+        if (order[i] >= p->transfer_count || place[order[i]] != 0) {
+            return err_set(
+                err, ERR_SCHEDULE, "order is not a permutation of %u transfers", p->transfer_count);
+        }
+        place[order[i]] = i + 1;
+    }
+    for (uint32_t i = 0; i < p->dep_count; i++) {
+        if (place[p->deps[i].before] > place[p->deps[i].after]) {
+            return err_set(
+                err, ERR_SCHEDULE,
+                "order places transfer %u before transfer %u, whose bytes it needs in tile %u",
+                p->deps[i].after, p->deps[i].before, p->deps[i].tile.n);
+        }
+    }
+    return 0;
+}
+
 static int problem_make(struct problem *p, bool all_paired, struct err *err) {
     size_t legs = 0;
-    p->shapes = ARENA_ARRAY(p->a, struct shape, p->count);
-    for (uint32_t i = 0; i < p->count; i++) {
+    p->forms = ARENA_ARRAY(p->a, enum exchange_form, p->transfer_count);
+    uint64_t events = 0;
+    for (uint32_t i = 0; i < p->transfer_count; i++) {
         enum exchange_form form = p->transfers[i].form;
         if (form == EXCHANGE_POINT && !p->options->plain) {
             form = EXCHANGE_ABSOLUTE; /* saves the wait of up to 110 events (2.4) */
@@ -271,23 +334,31 @@ static int problem_make(struct problem *p, bool all_paired, struct err *err) {
         if (all_paired && can_widen(&p->transfers[i])) {
             form = EXCHANGE_PAIRED;
         }
-        p->shapes[i].form = (uint8_t)form;
-        legs += p->transfers[i].dest_count;
+        p->forms[i] = form;
+        events += (uint64_t)p->transfers[i].words + 256;
+    }
+    if (events > MAX_EVENTS) {
+        return err_set(
+            err, ERR_SCHEDULE, "%u transfers need up to %llu events, at most %d", p->transfer_count,
+            (unsigned long long)events, MAX_EVENTS);
+    }
+    find_dependencies(p);
+    if (p->options->order != NULL) {
+        int rc = check_order(p, p->options->order, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    make_streams(p);
+    index_dependencies(p);
+    for (uint32_t i = 0; i < p->count; i++) {
+        legs += p->transfers[p->pieces[p->shapes[i].first_piece].transfer].dest_count;
     }
     make_lanes(p);
     p->legs = ARENA_ARRAY(p->a, struct leg, legs);
     p->placed = ARENA_ARRAY(p->a, struct exchange_placed, p->count);
     problem_shapes(p);
     set_bases(p);
-    uint64_t events = 0;
-    for (uint32_t i = 0; i < p->count; i++) {
-        events += (uint64_t)p->shapes[i].items + 256;
-    }
-    if (events > MAX_EVENTS) {
-        return err_set(
-            err, ERR_SCHEDULE, "%u transfers need up to %llu events, at most %d", p->count,
-            (unsigned long long)events, MAX_EVENTS);
-    }
     lanes_reset(p);
     return 0;
 }
@@ -343,33 +414,23 @@ static int32_t latency_bound(struct problem *p) {
 
 /* ---- placement ---------------------------------------------------------------------------- */
 
-static int check_order(const struct problem *p, const uint32_t *order, struct err *err) {
-    uint32_t *place = ARENA_ARRAY(p->a, uint32_t, p->count); /* place + 1 */
-    for (uint32_t i = 0; i < p->count; i++) {
-        if (order[i] >= p->count || place[order[i]] != 0) {
-            return err_set(
-                err, ERR_SCHEDULE, "order is not a permutation of %u transfers", p->count);
-        }
-        place[order[i]] = i + 1;
-    }
-    for (uint32_t i = 0; i < p->dep_count; i++) {
-        if (place[p->deps[i].before] > place[p->deps[i].after]) {
-            return err_set(
-                err, ERR_SCHEDULE,
-                "order places transfer %u before transfer %u, whose bytes it needs in tile %u",
-                p->deps[i].after, p->deps[i].before, p->deps[i].tile.n);
-        }
-    }
-    return 0;
+/* The first transfer of a stream. */
+static uint32_t transfer_of(const struct problem *p, uint32_t t) {
+    return p->pieces[p->shapes[t].first_piece].transfer;
 }
 
 static void place_in_order(struct problem *p, const uint32_t *order) {
     lanes_reset(p);
     uint32_t next_switch = 0;
     for (uint32_t i = 0; i < p->count; i++) {
-        place_transfer(p, order[i], dependency_start(p, order[i]));
+        int32_t start = dependency_start(p, order[i]);
+        if (p->options->least != NULL) {
+            int32_t least = (int32_t)p->options->least[transfer_of(p, order[i])].offset;
+            start = least > start ? least : start;
+        }
+        place_transfer(p, order[i], start);
         while (next_switch < p->options->switch_count &&
-               p->switches[next_switch].after == order[i]) {
+               p->switches[next_switch].after == transfer_of(p, order[i])) {
             lane_switch(p, &p->switches[next_switch++]);
         }
     }
@@ -418,16 +479,32 @@ static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *
         ret->horizon = row->horizon > ret->horizon ? row->horizon : ret->horizon;
     }
     ret->row_count = p->lane_count;
-    ret->placed = p->placed;
-    ret->forms = ARENA_ARRAY(p->a, enum exchange_form, p->count);
-    for (uint32_t i = 0; i < p->count; i++) {
-        ret->forms[i] = p->shapes[i].form;
-    }
+    ret->forms = p->forms;
     ret->switches = p->switches;
     ret->switch_count = p->options->switch_count;
     ret->ignore_elements = p->options->ignore_elements;
     ret->used_trials = p->try_rows;
     return 0;
+}
+
+/* Order and places of transfers from those of streams. */
+static void list_placed(struct problem *p, const uint32_t *order, struct exchange_phase *ret) {
+    ret->order = ARENA_ARRAY(p->a, uint32_t, p->transfer_count);
+    ret->placed = ARENA_ARRAY(p->a, struct exchange_placed, p->transfer_count);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const struct shape *s = &p->shapes[order[i]];
+        const struct exchange_placed *whole = &p->placed[order[i]];
+        for (uint32_t k = 0; k < s->piece_count; k++) {
+            const struct piece *x = &p->pieces[s->first_piece + k];
+            int32_t start = whole->send_start + x->at;
+            bool is_last = k + 1 == s->piece_count;
+            ret->order[at++] = x->transfer;
+            ret->placed[x->transfer] = (struct exchange_placed){
+                whole->offset + (uint32_t)x->at, start, start + x->items,
+                is_last ? whole->send_horizon : start + x->items};
+        }
+    }
 }
 
 static int
@@ -437,26 +514,21 @@ schedule_one(struct problem *p, bool all_paired, struct exchange_phase *ret, str
         return rc;
     }
     *ret = (struct exchange_phase){.lower_bound = busiest_endpoint(p)};
-    index_dependencies(p);
     p->latency_bound = latency_bound(p);
     ret->latency_bound = (uint32_t)p->latency_bound;
     if (p->options->switch_count > 0) {
         p->switches = arena_memdup(
             p->a, p->options->switches, p->options->switch_count * sizeof *p->options->switches);
     }
-    ret->order = ARENA_ARRAY(p->a, uint32_t, p->count);
+    uint32_t *order = ARENA_ARRAY(p->a, uint32_t, p->count);
     for (uint32_t i = 0; i < p->count; i++) {
-        ret->order[i] = p->options->order != NULL ? p->options->order[i] : i;
+        order[i] = i; /* streams are numbered by the order they came in */
     }
-    if (p->options->order != NULL) {
-        rc = check_order(p, ret->order, err);
-        if (rc != 0) {
-            return rc;
-        }
-    } else if (!p->options->list_order) {
-        order_choose(p, ret->order);
+    if (p->options->order == NULL && !p->options->list_order) {
+        order_choose(p, order);
     }
-    place_all(p, ret->order);
+    place_all(p, order);
+    list_placed(p, order, ret);
     return make_rows(p, ret, err);
 }
 
@@ -492,12 +564,14 @@ int exchange_schedule_phase(
         return rc;
     }
     struct exchange_phase best;
-    struct problem p = {.transfers = transfers, .count = count, .options = options, .a = a};
+    struct problem p = {
+        .transfers = transfers, .transfer_count = count, .options = options, .a = a};
     rc = schedule_one(&p, false, &best, err);
     if (rc == 0 && options->try_paired && options->order == NULL && !options->list_order &&
         any_widens(transfers, count)) {
         struct exchange_phase wide;
-        struct problem q = {.transfers = transfers, .count = count, .options = options, .a = a};
+        struct problem q = {
+            .transfers = transfers, .transfer_count = count, .options = options, .a = a};
         rc = schedule_one(&q, true, &wide, err);
         if (rc == 0 && wide.horizon < best.horizon) {
             best = wide;

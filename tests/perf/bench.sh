@@ -6,6 +6,7 @@ set -eu
 build=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 "$build/tests/perf/bench"
+"$build/tests/perf/exchange-bench"
 
 work=$(mktemp -d)
 export IPUD_SOCKET=$work/sock

@@ -555,6 +555,33 @@ START_TEST(the_timeline_names_every_row) {
 }
 END_TEST
 
+/* ---- streams ------------------------------------------------------------------------------ */
+
+/* Pieces from one tile to the same others leave back to back: the source sends them as one where
+ * they lie together, receivers select it once, and a pointer is written only where pieces do not
+ * follow one another.
+ * `gap` bytes lie between pieces at the source, they land `stride` bytes apart. */
+static void pieces(uint32_t gap, uint32_t stride, uint32_t send_words, uint32_t receive_words) {
+    struct phase_case c = case_new(16, 16 * 3);
+    for (uint32_t i = 0; i < 16; i++) {
+        add(&c, 0, 0x64000 + (64 + gap) * i, 16, EXCHANGE_ABSOLUTE);
+        for (uint32_t k = 1; k <= 3; k++) {
+            to(&c, 100 * k, 0x70000 + stride * i);
+        }
+    }
+    struct exchange_phase phase = judge(&c, NULL, "pieces");
+    ck_assert_uint_eq(phase.horizon, phase.latency_bound);
+    ck_assert_uint_eq(phase.rows[0].word_count, send_words);
+    ck_assert_uint_eq(phase.rows[1].word_count, receive_words);
+}
+
+START_TEST(pieces_of_one_way_share_their_controls) {
+    pieces(0, 64, 4, 5); /* delay, send and its rest, return; mux, pointer, idle, delay, return */
+    pieces(0, 4096, 4, 5 + 15); /* a pointer for each piece more */
+    pieces(32, 64, 2 + 16, 5);
+}
+END_TEST
+
 /* ---- figures ------------------------------------------------------------------------------ */
 
 /* most: events that may be lost above what no order can beat */
@@ -629,6 +656,7 @@ int main(void) {
         damaged_schedules_are_found,
         every_allocation_may_fail,
         the_timeline_names_every_row,
+        pieces_of_one_way_share_their_controls,
         horizons_stay_near_the_bound,
     };
     Suite *suite = suite_create("exchange");
