@@ -25,7 +25,8 @@ static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct
     struct plan_options options = {
         .tiles = s->job->options.tiles,
         .fill_percent = fill_percent,
-        .accumulate_f16 = s->job->options.accumulate == ACCUMULATE_F16};
+        .accumulate_f16 = s->job->options.accumulate == ACCUMULATE_F16,
+        .repeats = REPEATS_UNROLLED};
     int rc = plan_build(s->job->graph, &options, &s->arena, &s->finalists, err);
     if (rc != 0) {
         return rc;

@@ -158,15 +158,17 @@ void fuse_absorb(struct fuser *f, struct plan_step *s, struct value_id *v, bool 
 }
 
 struct plan_step fuse_new_step(enum plan_kind kind, uint32_t node) {
-    return (struct plan_step){
-        .kind = kind,
-        .node = {node},
-        .in = {PLAN_NONE, PLAN_NONE, PLAN_NONE},
-        .weights = NO_VALUE,
-        .row = NO_VALUE,
-        .row2 = NO_VALUE,
-        .a = 1,
-        .k = 1};
+    struct plan_step s;
+    memset(&s, 0, sizeof s); /* padding too: repeat_find.c compares whole steps */
+    s.kind = kind;
+    s.node = (struct node_id){node};
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
+        s.in[o] = PLAN_NONE;
+    }
+    s.weights = s.row = s.row2 = NO_VALUE;
+    s.a = 1;
+    s.k = 1;
+    return s;
 }
 
 /* What the columns that fill up panels hold after a step. */

@@ -20,6 +20,7 @@ struct state {
     uint32_t *resident;            /* by tile: parameter bytes */
     uint32_t *region1;             /* by tile: of them in region 1 */
     uint32_t levels;               /* supersteps with an exchange so far */
+    uint32_t base;                 /* level before which nothing may run: loops end and start */
     uint64_t cost, exchange;
     uint64_t rank;         /* cost, and the price of its parameter bytes */
     struct footprint most; /* over the steps so far; resident unused */
@@ -83,6 +84,7 @@ static bool has_room(
  * is room on every tile of the step, else to region 0. */
 static bool fits(struct search *q, const struct plan_step *s, struct draft *d) {
     const struct state *from = d->from;
+    d->bytes.resident *= plan_param_copies(q->plan, (uint32_t)(s - q->plan->steps));
     uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
     d->most = (struct footprint){
         .transient = larger(d->bytes.transient, from->most.transient),
@@ -176,17 +178,23 @@ static void finish_draft(
     struct search *q, struct draft *list, uint32_t step, struct draft d, uint64_t moved,
     uint32_t avail /* level at which all operands are there */) {
     const struct state *from = d.from;
+    uint32_t turns = plan_step_turns(q->plan, step);
     d.level = avail;
     uint32_t levels = d.level + (d.c.k > 1 ? 1 : 0);
     d.new_levels = levels > from->levels ? levels : from->levels;
     d.c.exchange += moved;
-    d.exchange =
-        from->exchange + d.c.exchange + (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
-    d.cost = from->cost + d.c.compute + (d.exchange - from->exchange);
+    uint64_t syncs = (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
+    d.exchange = from->exchange + turns * (d.c.exchange + syncs);
+    d.cost = from->cost + turns * d.c.compute + (d.exchange - from->exchange);
     d.rank = from->rank + (d.cost - from->cost) + q->byte_price * d.bytes.resident / 256;
     d.level = levels;
     q->work++;
     offer(q, list, step, d);
+}
+
+/* Level from which on a matrix can be read by the next step. */
+static uint32_t level_of(const struct state *s, uint32_t matrix) {
+    return s->level[matrix] > s->base ? s->level[matrix] : s->base;
 }
 
 static const struct plan_dist *rows_home(struct search *q, const struct plan_matrix *x) {
@@ -230,7 +238,7 @@ static void extend_gemm(
         if (at != NULL && !same_operand(at, s, &d.c, &q->pool)) {
             moved = cost_move(at, s->rows, s->groups, g->m, g->k);
         }
-        finish_draft(q, list, step, d, moved, from->level[s->in[0]] + (moved > 0 ? 1 : 0));
+        finish_draft(q, list, step, d, moved, level_of(from, s->in[0]) + (moved > 0 ? 1 : 0));
     }
 }
 
@@ -307,7 +315,7 @@ static void extend_one(
         panels = part > panels ? part : panels;
     }
     uint64_t moved = 0;
-    uint32_t avail = 0; /* level after which all operands can be there */
+    uint32_t avail = from->base; /* level after which all operands can be there */
     for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE || matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
             continue;
@@ -318,7 +326,7 @@ static void extend_one(
             d.c.inputs[o] = source;
         }
         uint64_t cost = move_operand(q, s, dist, o, source);
-        uint32_t level = from->level[s->in[o]] + (cost > 0 ? 1 : 0);
+        uint32_t level = level_of(from, s->in[o]) + (cost > 0 ? 1 : 0);
         moved += cost;
         avail = level > avail ? level : avail;
     }
@@ -356,6 +364,10 @@ extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct 
 static void
 extend_local(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
     const struct plan_step *s = &q->plan->steps[step];
+    if (s->kind == PLAN_CARRY) { /* a turn ends as it starts */
+        extend_one(q, list, step, from, from->dist[q->plan->repeat.carried]);
+        return;
+    }
     if (!is_elementwise(s)) {
         extend_blocks(q, list, step, from);
         return;
@@ -410,6 +422,9 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
         to->region1[t] += d->c.w_region1 ? (uint32_t)d->bytes.resident : 0;
     }
     to->levels = d->new_levels;
+    if (step + 1 == q->plan->repeat.first || s->kind == PLAN_CARRY) {
+        to->base = to->levels;
+    }
     to->cost = d->cost;
     to->rank = d->rank;
     to->exchange = d->exchange;
@@ -489,6 +504,10 @@ static void start(struct search *q) {
     }
     for (uint32_t i = 0; i < q->plan->graph->output_count; i++) {
         q->last_use[q->plan->outputs[i]] = q->plan->step_count;
+    }
+    if (q->plan->repeat.turns > 0) {
+        const struct plan_repeat *r = &q->plan->repeat;
+        q->last_use[r->carried] = r->first + r->count - 1;
     }
 }
 
@@ -575,7 +594,11 @@ int plan_build(
         return rc;
     }
     struct search q = {
-        .plan = fused, .options = options, .tiles = options->tiles, .arena = a, .pool = {a, NULL}};
+        .plan = options->repeats != REPEATS_NONE ? plan_repeat_find(fused, a) : fused,
+        .options = options,
+        .tiles = options->tiles,
+        .arena = a,
+        .pool = {a, NULL}};
     q.limit0 = (uint64_t)PLAN_REGION0_BYTES * options->fill_percent / 100;
     q.limit1 = (uint64_t)PLAN_REGION1_BYTES * options->fill_percent / 100;
     /* The fastest choice of each step may fill tiles so that later steps have no room: then bytes
@@ -592,6 +615,9 @@ int plan_build(
     for (uint32_t i = 0; i < q.count && set->count < PLAN_MAX_FINALISTS; i++) {
         struct plan *p = &set->finalists[set->count];
         settle(&q, &q.states[i], p);
+        if (options->repeats == REPEATS_UNROLLED) {
+            plan_repeat_unroll(p, a);
+        }
         bool is_new = true;
         for (uint32_t j = 0; j < set->count; j++) {
             is_new = is_new && !is_alike(p, &set->finalists[j]);

@@ -111,6 +111,8 @@ struct plan_product {
     float scale;                         /* ATTENTION */
 };
 
+/* Matrices and values are named by the fields in, out, weights, row and row2 only: a repeat gives
+ * them new numbers, and takes steps for equal when all other fields are. */
 struct plan_step {
     enum plan_kind kind;
     enum kernel_act act;
@@ -157,6 +159,7 @@ struct plan_repeat {
     uint32_t turns;          /* 0 when nothing repeats, else 2 or more */
     uint32_t carried;        /* matrix */
     struct value_id *values; /* [turns][count][PLAN_PARAMS], NO_VALUE where a step has none */
+    struct node_id *nodes;   /* [turns][count]: first node of each step */
 };
 
 struct plan {

@@ -7,6 +7,16 @@
 /* fuse.c: steps and matrices without any choice. */
 int plan_fuse(const struct graph *g, struct arena *a, struct plan **ret, struct err *err);
 
+/* repeat_find.c: the longest run of equal consecutive blocks of a fused plan that hand on one
+ * matrix, as a plan whose steps are those of the first block, with its record; the plan itself when
+ * there is none. */
+const struct plan *plan_repeat_find(const struct plan *fused, struct arena *a);
+/* repeat.c: how many values of its parameters a step holds: its turns when they vary. */
+uint32_t plan_param_copies(const struct plan *p, uint32_t step);
+/* Every turn of a finished plan's repeat with steps of its own. */
+void plan_repeat_unroll(struct plan *p, struct arena *a);
+int plan_repeat_verify(const struct plan *p, struct err *err);
+
 /* Distributions are interned: same cut, same pointer. */
 struct dist_pool {
     struct arena *arena;

@@ -29,6 +29,12 @@ void plan_print(const struct plan *p, FILE *out) {
         out, "plan tiles=%u active=%u estimate=%llu exchange=%llu phases=%u peak_bytes=%u\n",
         p->tiles, p->active_tiles, (unsigned long long)p->estimated_cycles,
         (unsigned long long)p->estimated_exchange_cycles, p->estimated_phases, p->peak_bytes);
+    if (p->repeat.turns > 0) {
+        const struct plan_repeat *r = &p->repeat;
+        fprintf(
+            out, "  repeat steps %u..%u %u turns, carried m%u\n", r->first, r->first + r->count - 1,
+            r->turns, r->carried);
+    }
     for (uint32_t i = 0; i < p->matrix_count; i++) {
         const struct plan_matrix *x = &p->matrices[i];
         static const char *const kinds[] = {"input", "computed", "constant"};

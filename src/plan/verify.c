@@ -111,5 +111,8 @@ int plan_verify(const struct plan *p, struct err *err) {
     for (uint32_t i = 0; i < p->step_count && c.faults == 0; i++) {
         check_step(&c, i);
     }
-    return c.faults == 0 ? 0 : -ERR_INTERNAL;
+    if (c.faults == 0) {
+        return plan_repeat_verify(p, err);
+    }
+    return -ERR_INTERNAL;
 }
