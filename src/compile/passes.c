@@ -26,7 +26,7 @@ static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct
         .tiles = s->job->options.tiles,
         .fill_percent = fill_percent,
         .accumulate_f16 = s->job->options.accumulate == ACCUMULATE_F16,
-        .repeats = REPEATS_UNROLLED};
+        .repeats = REPEATS_NONE};
     int rc = plan_build(s->job->graph, &options, &s->arena, &s->finalists, err);
     if (rc != 0) {
         return rc;

@@ -60,7 +60,7 @@ static const struct buffer_id *operands(struct lowering *l, uint32_t step, int o
         .level = l->times[step].level};
     for (struct gathered *g = is_alike ? l->gathered : NULL; g != NULL; g = g->next) {
         if (g->matrix == key.matrix && g->dist == key.dist && g->panel == key.panel &&
-            g->level <= key.level) {
+            g->level <= key.level && !lower_is_stale(l, g->matrix, g->level, key.level)) {
             return g->buffers;
         }
     }
@@ -98,7 +98,7 @@ static void call_elementwise(struct lowering *l, const struct local_call *c) {
     uint32_t n = c->rows * c->panels;
     struct buffer_id row = NO_BUFFER;
     if (s->kind == PLAN_ADD_ROW || s->kind == PLAN_BINARY_ROW) {
-        row = lower_row(l, c->step, s->row, c->tile, c->panel_first, c->panel_last);
+        row = lower_row(l, c->step, PARAM_ROW, c->tile, c->panel_first, c->panel_last);
     }
     switch (s->kind) {
     case PLAN_ADD:
@@ -157,10 +157,10 @@ static void call_rows(struct lowering *l, const struct local_call *c) {
     lower_word_buffer(l, &v, LAYERNORM_X, c->in[0], 0);
     lower_word_buffer(
         l, &v, LAYERNORM_SCALE,
-        lower_row(l, c->step, s->row, c->tile, c->panel_first, c->panel_last), 0);
+        lower_row(l, c->step, PARAM_ROW, c->tile, c->panel_first, c->panel_last), 0);
     lower_word_buffer(
         l, &v, LAYERNORM_BIAS,
-        lower_row(l, c->step, s->row2, c->tile, c->panel_first, c->panel_last), 0);
+        lower_row(l, c->step, PARAM_ROW2, c->tile, c->panel_first, c->panel_last), 0);
     lower_word_buffer(l, &v, LAYERNORM_OUT, c->out, 0);
     v.words[LAYERNORM_ROWS].value = c->rows;
     v.words[LAYERNORM_COLUMNS].value = s->columns;

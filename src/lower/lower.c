@@ -80,7 +80,7 @@ static void collect_levels(struct lowering *l) {
             level->compute_cycles = *tile > level->compute_cycles ? *tile : level->compute_cycles;
         }
         level->vertex_count = vertex - level->vertex_first;
-        tg->compute_cycles += level->compute_cycles;
+        tg->compute_cycles += level->compute_cycles * lower_level_turns(tg, i);
     }
 }
 
@@ -101,6 +101,7 @@ int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, 
         lower_step(&l, i);
     }
     lower_interface(&l);
+    lower_keep_for_loop(&l);
     tg->buffers = l.buffers.data;
     tg->buffer_count = (uint32_t)l.buffers.len;
     tg->dests = l.dests.data;

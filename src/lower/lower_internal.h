@@ -53,6 +53,19 @@ uint32_t lower_operand_level(const struct lowering *l, uint32_t matrix);
 bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o);
 bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source);
 
+/* repeat.c: the loop around the levels of a repeated block. Level of a step whose operands can be
+ * there at level `earliest`; called in step order, with the levels of all steps before it. */
+uint32_t lower_step_level(struct lowering *l, uint32_t step, uint32_t earliest);
+/* Levels and times of the loop, from the times of all steps. */
+void lower_loop_times(struct lowering *l);
+/* What was gathered at a level before is out of date for a step at `level`: a turn in between. */
+bool lower_is_stale(const struct lowering *l, uint32_t matrix, uint32_t gathered, uint32_t level);
+/* The step makes the block's result, and may write it where the next turn reads it. */
+bool lower_is_in_place(const struct lowering *l, uint32_t step);
+void lower_carry(struct lowering *l, uint32_t step);
+/* What is made before the loop and read in it lives to its end. */
+void lower_keep_for_loop(struct lowering *l);
+
 /* split.c */
 struct buffer_id lower_new_buffer(
     struct lowering *l, uint32_t tile, enum buffer_kind kind, uint32_t bytes, uint32_t step);
@@ -61,9 +74,9 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born);
 struct buffer_id lower_weights(
     struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk, const struct lower_run *runs,
     uint32_t run_count);
-/* Columns [panel_first, panel_last) of a row; zeros for NO_VALUE. */
+/* Columns [panel_first, panel_last) of PARAM_ROW or PARAM_ROW2; zeros when the step has none. */
 struct buffer_id lower_row(
-    struct lowering *l, uint32_t step, struct value_id row, uint32_t tile, uint32_t panel_first,
+    struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, uint32_t panel_first,
     uint32_t panel_last);
 struct buffer_id lower_constant(
     struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n);
@@ -74,6 +87,10 @@ void lower_interface(struct lowering *l);
 void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
+/* The same into buffers that are there: `into` of each tile holds the need. Nothing is skipped. */
+void lower_bring(
+    struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
+    uint32_t tile_count, uint32_t step, const struct buffer_id *into);
 void lower_add_move(
     struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset, uint32_t words,
     const struct lower_dest *dests, uint32_t dest_count);

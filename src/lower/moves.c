@@ -83,7 +83,6 @@ void lower_gather(
     /* A tile whose home block is the rectangle itself uses it in place. */
     uint32_t *wanting = ARENA_ARRAY(l->arena, uint32_t, tile_count);
     struct buffer_id *into = ARENA_ARRAY(l->arena, struct buffer_id, tile_count);
-    struct lower_dest *dests = ARENA_ARRAY(l->arena, struct lower_dest, tile_count);
     uint32_t count = 0;
     struct buffer_id home = NO_BUFFER;
     uint32_t home_tile = PLAN_NONE;
@@ -104,7 +103,15 @@ void lower_gather(
         wanting[count] = tiles[t];
         into[count++] = buffers[t];
     }
-    for (uint32_t i = 0; count > 0 && i < d->m; i++) {
+    lower_bring(l, matrix, n, wanting, count, step, into);
+}
+
+void lower_bring(
+    struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
+    uint32_t tile_count, uint32_t step, const struct buffer_id *into) {
+    const struct plan_dist *d = l->plan->matrices[matrix].dist;
+    struct lower_dest *dests = ARENA_ARRAY(l->arena, struct lower_dest, tile_count);
+    for (uint32_t i = 0; tile_count > 0 && i < d->m; i++) {
         if (d->row_bound[i] >= n->row_last || d->row_bound[i + 1] <= n->row_first) {
             continue;
         }
@@ -114,7 +121,7 @@ void lower_gather(
             if (block.panel_first < n->panel_last && block.panel_last > n->panel_first) {
                 struct piece p = {
                     .source = l->home[matrix][i * d->n + j], .source_tile = d->tile[i * d->n + j]};
-                send_block(l, p, n, &block, wanting, count, step, into, dests);
+                send_block(l, p, n, &block, tiles, tile_count, step, into, dests);
             }
         }
     }

@@ -48,11 +48,19 @@ void lower_print(const struct tile_graph *tg, FILE *out) {
         "compute=%llu\n",
         tg->buffer_count, tg->vertex_count, tg->move_count, tg->level_count, tg->exchange_phases,
         tg->active_count, (unsigned long long)tg->compute_cycles);
+    if (tg->loop.turns > 0) {
+        fprintf(
+            out, "  loop levels %u..%u, %u turns, time %u..%u\n", tg->loop.level_first,
+            tg->loop.level_first + tg->loop.level_count - 1, tg->loop.turns, tg->loop.time_first,
+            tg->loop.time_last);
+    }
     for (uint32_t i = 0; i < tg->buffer_count; i++) {
         const struct lower_buffer *b = &tg->buffers[i];
-        fprintf(
-            out, "  b%u t%u %s bytes=%u live=%u..", i, b->tile.n, buffer_kind_name(b->kind),
-            b->bytes, b->born);
+        fprintf(out, "  b%u t%u %s bytes=%u", i, b->tile.n, buffer_kind_name(b->kind), b->bytes);
+        if (b->slots > 1) {
+            fprintf(out, " slots=%u", b->slots);
+        }
+        fprintf(out, " live=%u..", b->born);
         if (b->dies == LOWER_FOREVER) {
             fputs("ever\n", out);
         } else {

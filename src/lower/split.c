@@ -42,7 +42,18 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born) {
 }
 
 /* Constants whose value is part of the graph's key are not parameters: the image holds them. */
-static void push_constant(struct lowering *l, const struct lower_shard *shard) {
+static void
+push_constant(struct lowering *l, uint32_t step, enum plan_param param, struct lower_shard *shard) {
+    struct lower_buffer *x = &l->buffers.data[shard->buffer.n];
+    if (plan_param_varies(l->plan, step, param)) {
+        x->slots = plan_step_turns(l->plan, step);
+        x->bytes *= x->slots;
+    }
+    for (; shard->slot + 1 < x->slots; shard->slot++) {
+        shard->value = plan_param_value(l->plan, step, param, shard->slot);
+        vec_push(l->arena, &l->shards, *shard);
+    }
+    shard->value = plan_param_value(l->plan, step, param, shard->slot);
     l->buffers.data[shard->buffer.n].is_literal =
         shard->is_fill || l->plan->graph->values[shard->value.n].is_hashed_constant;
     vec_push(l->arena, &l->shards, *shard);
@@ -70,14 +81,15 @@ struct buffer_id lower_weights(
     }
     uint32_t bytes = 512 * panels * (shard.group_last - shard.group_first);
     shard.buffer = lower_new_buffer(l, tile, BUFFER_WEIGHTS, bytes, step);
-    push_constant(l, &shard);
+    push_constant(l, step, PARAM_WEIGHTS, &shard);
     return shard.buffer;
 }
 
 struct buffer_id lower_row(
-    struct lowering *l, uint32_t step, struct value_id row, uint32_t tile, uint32_t panel_first,
+    struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, uint32_t panel_first,
     uint32_t panel_last) {
     const struct plan_step *s = &l->plan->steps[step];
+    struct value_id row = plan_param_value(l->plan, step, param, 0);
     struct lower_shard shard = {
         .value = row,
         .matrix_columns = s->columns,
@@ -87,7 +99,7 @@ struct buffer_id lower_row(
         .runs = {{panel_first, panel_last}},
         .run_count = 1};
     shard.buffer = lower_new_buffer(l, tile, BUFFER_ROW, 32 * (panel_last - panel_first), step);
-    push_constant(l, &shard);
+    push_constant(l, step, param, &shard);
     return shard.buffer;
 }
 
@@ -106,7 +118,11 @@ struct buffer_id lower_constant(
         .run_count = 1};
     uint32_t bytes = 32 * (n->row_last - n->row_first) * (n->panel_last - n->panel_first);
     shard.buffer = lower_new_buffer(l, tile, BUFFER_MATRIX, bytes, step);
-    push_constant(l, &shard);
+    uint32_t o = 0; /* each operand that is constant has a matrix of its own */
+    while (o + 1 < PLAN_OPERANDS && s->in[o] != matrix) {
+        o++;
+    }
+    push_constant(l, step, (enum plan_param)(PARAM_OPERAND + o), &shard);
     return shard.buffer;
 }
 

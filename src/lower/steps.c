@@ -59,7 +59,7 @@ void lower_time_steps(struct lowering *l) {
     uint32_t highest = 0;
     for (uint32_t i = 0; i < steps; i++) {
         const struct plan_step *s = &l->plan->steps[i];
-        l->times[i].level = step_level(l, s);
+        l->times[i].level = lower_step_level(l, i, step_level(l, s));
         l->times[i].result_level = l->times[i].level + (s->k > 1 ? 1 : 0);
         highest = l->times[i].result_level > highest ? l->times[i].result_level : highest;
     }
@@ -80,4 +80,5 @@ void lower_time_steps(struct lowering *l) {
         }
     }
     l->tg->end_time = time + 1;
+    lower_loop_times(l);
 }

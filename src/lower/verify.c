@@ -12,15 +12,22 @@ struct access {
     uint32_t move; /* its index */
 };
 
+/* How a buffer is filled once: in order, without holes. */
+struct filling {
+    uint32_t bytes;       /* written so far */
+    uint32_t first_write; /* times; it is complete after the last one */
+    uint32_t last_write;
+    bool by_move; /* last_write was an exchange */
+    uint32_t last_move;
+};
+
 struct checker {
     const struct tile_graph *tg;
     struct err *err;
     struct arena *scratch;
     VEC(struct access) writes;
     VEC(struct access) reads;
-    uint32_t *last_write; /* by buffer: time after which it is complete */
-    bool *by_move;        /* by buffer: last_write was an exchange */
-    uint32_t *last_move;  /* by buffer: its last move */
+    struct filling *fillings; /* by buffer: outside of the loop, and in it */
     uint32_t faults;
 };
 
@@ -75,6 +82,13 @@ static void add_access(struct checker *c, bool is_write, struct access x) {
         return;
     }
     const struct lower_buffer *b = &c->tg->buffers[x.buffer];
+    if (b->slots > 1 &&
+        (x.is_move || b->slots != c->tg->loop.turns || x.time < c->tg->loop.time_first ||
+         x.time > c->tg->loop.time_last || x.first >= lower_slot_bytes(b))) {
+        fault(
+            c, "buffer", x.buffer,
+            "a sequence is sent, read outside of the loop or not from its first slot");
+    }
     if (x.time < b->born || x.time > b->dies) {
         fault(c, "buffer", x.buffer, "used outside its lifetime");
     }
@@ -134,6 +148,15 @@ static void collect_moves(struct checker *c) {
     }
 }
 
+static bool is_in_loop(const struct tile_graph *tg, uint32_t time) {
+    return tg->loop.turns > 0 && time >= tg->loop.time_first && time <= tg->loop.time_last;
+}
+
+/* A buffer may be filled twice: before the loop, and in each turn for the next one. */
+static struct filling *filling_of(const struct checker *c, uint32_t buffer, bool in_loop) {
+    return &c->fillings[2 * (size_t)buffer + (in_loop ? 1 : 0)];
+}
+
 static int by_buffer(const void *pa, const void *pb) {
     const struct access *a = pa, *b = pb;
     if (a->buffer != b->buffer) {
@@ -145,49 +168,89 @@ static int by_buffer(const void *pa, const void *pb) {
     return a->last < b->last ? -1 : a->last > b->last;
 }
 
+static bool is_filled_by_host(const struct lower_buffer *b) {
+    return b->kind == BUFFER_WEIGHTS || b->kind == BUFFER_ROW || b->kind == BUFFER_MATRIX ||
+           (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
+}
+
+static void check_filled(struct checker *c, uint32_t at) {
+    const struct lower_buffer *b = &c->tg->buffers[at];
+    const struct filling *before = filling_of(c, at, false), *inside = filling_of(c, at, true);
+    bool is_carried = inside->bytes > 0 && (before->bytes > 0 || is_filled_by_host(b));
+    bool good = inside->bytes == 0 || inside->bytes == b->bytes;
+    if (is_filled_by_host(b)) {
+        good = good && before->bytes == 0 && (!is_carried || b->kind == BUFFER_VALUE);
+    } else {
+        good = good && (before->bytes == b->bytes || (before->bytes == 0 && inside->bytes > 0));
+    }
+    if (!good) {
+        fault(c, "buffer", at, "not written exactly once");
+    }
+    if (is_carried && (b->born > c->tg->loop.time_first || b->dies < c->tg->loop.time_last)) {
+        fault(c, "buffer", at, "carried from turn to turn, but not alive in all of the loop");
+    }
+}
+
 static void check_writes(struct checker *c) {
-    const struct tile_graph *tg = c->tg;
     if (c->writes.len > 0) {
         qsort(c->writes.data, c->writes.len, sizeof *c->writes.data, by_buffer);
     }
-    uint32_t *filled = ARENA_ARRAY(c->scratch, uint32_t, tg->buffer_count);
     for (size_t i = 0; i < c->writes.len; i++) {
         const struct access *w = &c->writes.data[i];
-        if (w->first != filled[w->buffer]) {
+        struct filling *f = filling_of(c, w->buffer, is_in_loop(c->tg, w->time));
+        if (w->first != f->bytes) {
             fault(c, "buffer", w->buffer, "written twice or with a hole");
         }
-        filled[w->buffer] = w->last;
-        if (w->time > c->last_write[w->buffer]) {
-            c->last_write[w->buffer] = w->time;
-            c->by_move[w->buffer] = w->is_move;
-            c->last_move[w->buffer] = w->move;
-        } else if (w->time == c->last_write[w->buffer] && w->move > c->last_move[w->buffer]) {
-            c->last_move[w->buffer] = w->move;
+        f->first_write = f->bytes == 0 || w->time < f->first_write ? w->time : f->first_write;
+        f->bytes = w->last;
+        if (w->time > f->last_write) {
+            f->last_write = w->time;
+            f->by_move = w->is_move;
+            f->last_move = w->move;
+        } else if (w->time == f->last_write && w->move > f->last_move) {
+            f->last_move = w->move;
         }
     }
-    for (uint32_t i = 0; i < tg->buffer_count; i++) {
-        const struct lower_buffer *b = &tg->buffers[i];
-        bool by_host = b->kind == BUFFER_WEIGHTS || b->kind == BUFFER_ROW ||
-                       b->kind == BUFFER_MATRIX ||
-                       (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
-        if (by_host ? filled[i] != 0 : filled[i] != b->bytes) {
-            fault(c, "buffer", i, "not written exactly once");
-        }
+    for (uint32_t i = 0; i < c->tg->buffer_count; i++) {
+        check_filled(c, i);
+    }
+}
+
+/* What is read was complete before, in the filling that the read means. */
+static void check_complete(struct checker *c, const struct access *r, const struct filling *f) {
+    /* A partial is sent before the other parts arrive behind it. */
+    bool is_partial = c->tg->buffers[r->buffer].kind == BUFFER_PARTIAL && r->is_move;
+    /* What moves of this exchange complete, a later one of its list may send on. */
+    bool is_relay = r->is_move && f->by_move && r->time == f->last_write && r->move > f->last_move;
+    bool early = r->is_move ? r->time <= f->last_write : r->time < f->last_write;
+    if ((early || (r->time == f->last_write && f->by_move)) && !is_partial && !is_relay) {
+        fault(c, "buffer", r->buffer, "read before it is complete");
     }
 }
 
 static void check_reads(struct checker *c) {
+    const struct lower_loop *loop = &c->tg->loop;
     for (size_t i = 0; i < c->reads.len; i++) {
         const struct access *r = &c->reads.data[i];
-        uint32_t complete = c->last_write[r->buffer];
-        /* A partial is sent before the other parts arrive behind it. */
-        bool is_partial = c->tg->buffers[r->buffer].kind == BUFFER_PARTIAL && r->is_move;
-        /* What moves of this exchange complete, a later one of its list may send on. */
-        bool is_relay = r->is_move && c->by_move[r->buffer] && r->time == complete &&
-                        r->move > c->last_move[r->buffer];
-        bool early = r->is_move ? r->time <= complete : r->time < complete;
-        if ((early || (r->time == complete && c->by_move[r->buffer])) && !is_partial && !is_relay) {
-            fault(c, "buffer", r->buffer, "read before it is complete");
+        const struct lower_buffer *b = &c->tg->buffers[r->buffer];
+        const struct filling *before = filling_of(c, r->buffer, false);
+        const struct filling *inside = filling_of(c, r->buffer, true);
+        bool is_inside = is_in_loop(c->tg, r->time);
+        bool is_older = before->bytes > 0 || is_filled_by_host(b);
+        if (is_inside && is_older) {
+            check_complete(c, r, before);
+            /* A turn reads what the one before it left: all of it, until it is replaced. An
+             * elementwise call may replace what it reads. */
+            if (inside->bytes > 0 &&
+                (r->is_move ? r->time >= inside->first_write : r->time > inside->first_write)) {
+                fault(c, "buffer", r->buffer, "read after its next value was begun");
+            }
+            if (b->born < loop->time_first && b->dies < loop->time_last) {
+                fault(c, "buffer", r->buffer, "read in every turn, but dies in the first one");
+            }
+        } else {
+            bool is_before = is_older && (inside->bytes == 0 || r->time < loop->time_first);
+            check_complete(c, r, is_before ? before : inside);
         }
     }
 }
@@ -231,9 +294,7 @@ static void check_order(struct checker *c) {
 
 int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err *err) {
     struct checker c = {.tg = tg, .err = err, .scratch = scratch};
-    c.last_write = ARENA_ARRAY(scratch, uint32_t, tg->buffer_count);
-    c.by_move = ARENA_ARRAY(scratch, bool, tg->buffer_count);
-    c.last_move = ARENA_ARRAY(scratch, uint32_t, tg->buffer_count);
+    c.fillings = ARENA_ARRAY(scratch, struct filling, 2 * (size_t)tg->buffer_count);
     collect_vertices(&c);
     collect_moves(&c);
     check_writes(&c);

@@ -28,7 +28,8 @@ void lower_push_vertex(
 static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key) {
     for (struct gathered *g = l->gathered; g != NULL; g = g->next) {
         if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel &&
-            g->m == key->m && g->n == key->n && g->k == key->k && g->level <= key->level) {
+            g->m == key->m && g->n == key->n && g->k == key->k && g->level <= key->level &&
+            !lower_is_stale(l, g->matrix, g->level, key->level)) {
             return g;
         }
     }
@@ -103,7 +104,7 @@ static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile 
     lower_word_buffer(l, &v, GEMM_X, g->x, 0);
     lower_word_buffer(l, &v, GEMM_W, lower_weights(l, step, g->tile, g->kk, runs, 3), 0);
     if (v.variant.has_bias) {
-        lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, s->row, g->tile, first, last), 0);
+        lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, PARAM_ROW, g->tile, first, last), 0);
     }
     lower_word_buffer(l, &v, GEMM_OUT, g->out, 0);
     uint32_t scratch = kernel_scratch_bytes(&v.variant, g->rows);
@@ -157,7 +158,7 @@ reduce_block(struct lowering *l, uint32_t step, const struct gemm_tile *tiles /*
         v.words[REDUCE_PARTS].value = s->k;
         if (v.variant.has_bias) {
             struct buffer_id row =
-                lower_row(l, step, s->row, g->tile, g->share_first, g->share_last);
+                lower_row(l, step, PARAM_ROW, g->tile, g->share_first, g->share_last);
             lower_word_buffer(l, &v, REDUCE_BIAS, row, 0);
         }
         uint32_t column = 0; /* of the result: blocks before j, then kk */
@@ -206,8 +207,14 @@ static void lower_gemm(struct lowering *l, uint32_t step) {
 
 void lower_step(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
-    lower_home_blocks(l, s->out, l->times[step].result_time);
-    if (s->kind == PLAN_GEMM) {
+    if (lower_is_in_place(l, step)) {
+        l->home[s->out] = l->home[l->plan->repeat.carried];
+    } else if (s->kind != PLAN_CARRY) {
+        lower_home_blocks(l, s->out, l->times[step].result_time);
+    }
+    if (s->kind == PLAN_CARRY) {
+        lower_carry(l, step);
+    } else if (s->kind == PLAN_GEMM) {
         lower_gemm(l, step);
     } else {
         lower_local(l, step);
