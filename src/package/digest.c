@@ -3,6 +3,8 @@
  * packages can feed the same bytes. */
 #include "package/package_internal.h"
 
+#include "base/bytes.h"
+
 struct package_table_row {
     const char *name;
     const char *sql;
@@ -68,6 +70,18 @@ void package_digest(const struct package *p, struct digest *ret) {
             digest_u64(ctx, (uint64_t)b->shape.dim[k]);
         }
     }
+    digest_table(ctx, PACKAGE_TABLE_call, p->call_count);
+    for (uint32_t i = 0; i < p->call_count; i++) {
+        const struct package_kernel_call *c = &p->calls[i];
+        digest_u64(ctx, i);
+        digest_u64(ctx, c->step);
+        digest_u64(ctx, c->operation);
+        digest_u64(ctx, c->node);
+        digest_text(ctx, c->op);
+        digest_text(ctx, c->kernel);
+        digest_u64(ctx, c->predicted);
+        digest_u64(ctx, c->useful);
+    }
     digest_table(ctx, PACKAGE_TABLE_content, p->content_count);
     for (uint32_t i = 0; i < p->content_count; i++) {
         digest_u64(ctx, i);
@@ -101,6 +115,18 @@ void package_digest(const struct package *p, struct digest *ret) {
         digest_u64(ctx, p->segments[i].content);
     }
     digest_slices(ctx, p);
+    digest_table(ctx, PACKAGE_TABLE_step, p->step_count);
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const struct package_step *s = &p->steps[i];
+        digest_u64(ctx, i);
+        digest_u64(ctx, (uint64_t)s->kind);
+        digest_u64(ctx, s->level);
+        digest_u64(ctx, s->last_level);
+        digest_u64(ctx, s->predicted);
+        digest_u64(ctx, s->horizon);
+        digest_u64(ctx, s->bound);
+        digest_u64(ctx, s->bytes);
+    }
     digest_table(ctx, PACKAGE_TABLE_symbol, p->symbol_count);
     for (uint32_t i = 0; i < p->symbol_count; i++) {
         digest_u64(ctx, i);
@@ -108,6 +134,17 @@ void package_digest(const struct package *p, struct digest *ret) {
         digest_u64(ctx, p->symbols[i].addr);
         digest_u64(ctx, p->symbols[i].size);
         digest_text(ctx, p->symbols[i].name);
+    }
+    digest_table(ctx, PACKAGE_TABLE_trace, p->trace_count);
+    for (uint32_t i = 0; i < p->trace_count; i++) {
+        digest_u64(ctx, i);
+        digest_u64(ctx, p->traces[i].first);
+        digest_u64(ctx, 4 * (uint64_t)p->traces[i].count);
+        for (uint32_t k = 0; k < p->traces[i].count; k++) {
+            uint8_t word[4];
+            store_le32(word, p->traces[i].steps[k]);
+            digest_update(ctx, word, sizeof word);
+        }
     }
     digest_final(ctx, ret);
     digest_free(ctx);

@@ -16,7 +16,10 @@
  *      share no byte. What no slice maps is zero: the host clears a tile's page before it gathers
  *      an input phase, so padding arrives as zeros;
  *  (5) slices of one binding cover each tensor element exactly once (outputs), at least once
- *      (inputs and parameters), and nothing outside it.
+ *      (inputs and parameters), and nothing outside it;
+ *  (6) the profile plan is empty, or has a trace for each participant, in rank order: intervals
+ *      that name steps, with their marks inside binding (PROFILE, 1) and shared with no other
+ *      trace; calls are sorted by step, and a step names exactly its own.
  *
  * Ownership: a struct package read from a file owns all it points to; free with package_free().
  * One built by the compiler lives in an arena and is only borrowed by package_write().
@@ -35,13 +38,16 @@
 #include "target/target.h"
 
 #define PACKAGE_APPLICATION_ID 0x69707565 /* "ipue" */
-#define PACKAGE_VERSION        1
+#define PACKAGE_VERSION        2
 #define PACKAGE_MAX_BINDINGS   4096
 #define PACKAGE_MAX_PHASES     65536
 #define PACKAGE_MAX_SLICES     (1u << 22)
 #define PACKAGE_MAX_CONTENTS   65536
 #define PACKAGE_MAX_SEGMENTS   262144
 #define PACKAGE_MAX_BYTES      (1ull << 30)
+#define PACKAGE_MAX_STEPS      (1u << 20)
+#define PACKAGE_MAX_CALLS      (1u << 21)
+#define PACKAGE_MAX_INTERVALS  65536 /* of one tile */
 
 struct package_content {
     const uint8_t *bytes;
@@ -95,6 +101,47 @@ struct package_symbol {
     const char *name;
 };
 
+/* ---- Profile plan: what the cycle samples of a run mean. Profile words of a run are two tensors:
+ * binding (PROFILE, 0), uint32 [participants][PACKAGE_PROFILE_WORDS]: cycle counter at the first
+ * and at the last sample, and runs completed; and, if any tile samples in between, (PROFILE, 1),
+ * uint32 [words]: *marks*. A tile with n intervals has n - 1 marks: interval i lasts from mark
+ * i - 1 (or the first sample) to mark i (or the last one). */
+#define PACKAGE_PROFILE_WORDS 3
+
+enum package_step_kind {
+    STEP_EXCHANGE, /* from the arrival at the phase's barrier to the end of its row */
+    STEP_COMPUTE,  /* kernel calls */
+    STEP_IDLE,     /* barriers of phases in which the tile has no part */
+    STEP_REST,     /* everything until the end: the tile had no words left */
+    STEP_REPEAT,   /* all turns of a loop but the last */
+    STEP_KINDS
+};
+
+struct package_step { /* what an interval of one or more tiles holds */
+    enum package_step_kind kind;
+    uint32_t level, last_level;      /* levels of the program, equal but for IDLE, REST, REPEAT */
+    uint32_t first_call, call_count; /* COMPUTE, REST, REPEAT */
+    uint32_t predicted;              /* cycles; EXCHANGE: horizon and barrier */
+    uint32_t horizon, bound;         /* EXCHANGE: scheduled events, and no schedule is shorter */
+    uint64_t bytes;                  /* EXCHANGE: received by all tiles together */
+};
+
+struct package_kernel_call {
+    uint32_t step;
+    uint32_t operation; /* step of the operator plan */
+    uint32_t node;      /* its first node in canonical order */
+    const char *op;     /* operator of that node, "MatMul" */
+    const char *kernel; /* symbol */
+    uint32_t predicted; /* cycles */
+    uint32_t useful;    /* cycles at the roofline, padding not counted */
+};
+
+struct package_trace { /* of the participant with this index */
+    uint32_t first;    /* word of (PROFILE, 1) of its first mark */
+    uint32_t count;    /* intervals, at least 1 */
+    const uint32_t *steps;
+};
+
 struct package {
     const char *target;      /* "ipu21" */
     const char *compiler_id; /* 64 hex */
@@ -115,8 +162,14 @@ struct package {
     uint32_t participant_count;
     struct package_symbol *symbols; /* sorted by (tile, addr, name) */
     uint32_t symbol_count;
-    const char *report;  /* JSON build report, not in the digest; may be NULL */
-    struct arena *owner; /* set by package_open(), NULL otherwise */
+    struct package_step *steps;
+    uint32_t step_count;
+    struct package_kernel_call *calls; /* by step */
+    uint32_t call_count;
+    struct package_trace *traces; /* by rank */
+    uint32_t trace_count;         /* 0, or participant_count */
+    const char *report;           /* JSON build report, not in the digest; may be NULL */
+    struct arena *owner;          /* set by package_open(), NULL otherwise */
 };
 
 /* Checks all invariants; reports the first fault with table and row in err->where. */
@@ -129,10 +182,7 @@ int package_open(
     struct digest *ret_digest, struct err *err);
 void package_free(struct package *p); /* of package_open(); NULL accepted */
 
-/* Profile words: the PACKAGE_PROFILE binding is uint32 [participants][PACKAGE_PROFILE_WORDS]:
- * cycle counter at the first and at the last sample of a run, and runs completed. */
-#define PACKAGE_PROFILE_WORDS 3
-
+const char *package_step_kind_name(enum package_step_kind k);
 /* Human-readable listing: header, interface, phases, each distinct image once with disassembly. */
 int package_print(const struct package *p, FILE *out, struct err *err);
 

@@ -8,6 +8,40 @@
 
 static const char *const role_names[] = {"input", "output", "parameter", "profile"};
 
+const char *package_step_kind_name(enum package_step_kind k) {
+    static const char *const names[STEP_KINDS] = {
+        [STEP_EXCHANGE] = "exchange",
+        [STEP_COMPUTE] = "compute",
+        [STEP_IDLE] = "idle",
+        [STEP_REST] = "rest",
+        [STEP_REPEAT] = "repeat"};
+    return k < STEP_KINDS ? names[k] : "?";
+}
+
+static void print_profile_plan(const struct package *p, FILE *out) {
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const struct package_step *s = &p->steps[i];
+        fprintf(
+            out, "step %u: %s level %u..%u predicted=%u horizon=%u bound=%u bytes=%llu\n", i,
+            package_step_kind_name(s->kind), s->level, s->last_level, s->predicted, s->horizon,
+            s->bound, (unsigned long long)s->bytes);
+        for (uint32_t k = 0; k < s->call_count; k++) {
+            const struct package_kernel_call *c = &p->calls[s->first_call + k];
+            fprintf(
+                out, "  call %s of operation %u, node %u %s, predicted=%u useful=%u\n", c->kernel,
+                c->operation, c->node, c->op, c->predicted, c->useful);
+        }
+    }
+    for (uint32_t i = 0; i < p->trace_count; i++) {
+        const struct package_trace *t = &p->traces[i];
+        fprintf(out, "trace of tile %u from word %u:", p->participants[i], t->first);
+        for (uint32_t k = 0; k < t->count; k++) {
+            fprintf(out, " %u", t->steps[k]);
+        }
+        fprintf(out, "\n");
+    }
+}
+
 static void print_interface(const struct package *p, FILE *out) {
     for (uint32_t i = 0; i < p->binding_count; i++) {
         char shape[96];
@@ -80,6 +114,7 @@ int package_print(const struct package *p, FILE *out, struct err *err) {
         out, "target %s, compute tiles %u\nkey %s\ncompiler %s\noptions %s\n", p->target,
         p->compute_tiles, p->key, p->compiler_id, p->options);
     print_interface(p, out);
+    print_profile_plan(p, out);
     uint32_t first[TARGET_TILES + 1];
     index_tiles(p, first);
     bool is_done[TARGET_TILES] = {false};

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/bytes.h"
 #include "base/cleanup.h"
 
 #define MAX_FILE_BYTES (2ull * PACKAGE_MAX_BYTES)
@@ -426,6 +427,88 @@ static int read_symbols(struct reader *r, struct package *p) {
     return e;
 }
 
+static int read_steps(struct reader *r, struct package *p) {
+    CLEANUP(rows_done) struct rows s = {0};
+    int e =
+        rows_begin(&s, r, PACKAGE_TABLE_step, "id", PACKAGE_MAX_STEPS, sizeof *p->steps, &p->steps);
+    for (uint32_t i = 0; e == 0 && i < s.count; i++) {
+        e = rows_next(&s, i);
+        if (e == 0) {
+            p->steps[i] = (struct package_step){
+                .kind = (enum package_step_kind)get_int(&s, 1, 0, STEP_KINDS - 1),
+                .level = (uint32_t)get_int(&s, 2, 0, UINT32_MAX),
+                .last_level = (uint32_t)get_int(&s, 3, 0, UINT32_MAX),
+                .predicted = (uint32_t)get_int(&s, 4, 0, UINT32_MAX),
+                .horizon = (uint32_t)get_int(&s, 5, 0, UINT32_MAX),
+                .bound = (uint32_t)get_int(&s, 6, 0, UINT32_MAX),
+                .bytes = (uint64_t)get_int(&s, 7, 0, INT64_C(1) << 48)};
+            e = s.error;
+        }
+    }
+    p->step_count = s.count;
+    return e;
+}
+
+/* Their steps find their calls here: those that name them, which stand together. */
+static int read_calls(struct reader *r, struct package *p) {
+    CLEANUP(rows_done) struct rows s = {0};
+    int e =
+        rows_begin(&s, r, PACKAGE_TABLE_call, "id", PACKAGE_MAX_CALLS, sizeof *p->calls, &p->calls);
+    uint32_t last = 0;
+    for (uint32_t i = 0; e == 0 && i < s.count; i++) {
+        e = rows_next(&s, i);
+        if (e < 0 || p->step_count == 0) {
+            return e < 0 ? e : err_at(r->err, ERR_PACKAGE_CORRUPT, r->path, "calls without steps");
+        }
+        struct package_kernel_call *c = &p->calls[i];
+        c->step = (uint32_t)get_int(&s, 1, last, p->step_count - 1);
+        c->operation = (uint32_t)get_int(&s, 2, 0, UINT32_MAX);
+        c->node = (uint32_t)get_int(&s, 3, 0, UINT32_MAX);
+        c->op = get_text(&s, 4);
+        c->kernel = get_text(&s, 5);
+        c->predicted = (uint32_t)get_int(&s, 6, 0, UINT32_MAX);
+        c->useful = (uint32_t)get_int(&s, 7, 0, UINT32_MAX);
+        last = c->step;
+        struct package_step *step = &p->steps[c->step];
+        step->first_call = step->call_count == 0 ? i : step->first_call;
+        step->call_count++;
+        e = s.error;
+    }
+    p->call_count = s.count;
+    return e;
+}
+
+static int read_traces(struct reader *r, struct package *p) {
+    CLEANUP(rows_done) struct rows s = {0};
+    int e =
+        rows_begin(&s, r, PACKAGE_TABLE_trace, "rank", TARGET_TILES, sizeof *p->traces, &p->traces);
+    for (uint32_t i = 0; e == 0 && i < s.count; i++) {
+        e = rows_next(&s, i);
+        if (e < 0) {
+            break;
+        }
+        struct package_trace *t = &p->traces[i];
+        t->first = (uint32_t)get_int(&s, 1, 0, UINT32_MAX);
+        const uint8_t *bytes = sqlite3_column_blob(s.stmt, 2);
+        int n = sqlite3_column_bytes(s.stmt, 2);
+        uint32_t *steps = n > 0 && n % 4 == 0 && n <= 4 * PACKAGE_MAX_INTERVALS && bytes != NULL
+                              ? arena_try_alloc(r->arena, (size_t)n, 4)
+                              : NULL;
+        if (steps == NULL) {
+            return err_at(
+                r->err, ERR_PACKAGE_CORRUPT, r->path, "trace %u: %d bytes of steps", i, n);
+        }
+        t->count = (uint32_t)n / 4;
+        for (uint32_t k = 0; k < t->count; k++) {
+            steps[k] = load_le32(bytes + 4 * (size_t)k);
+        }
+        t->steps = steps;
+        e = s.error;
+    }
+    p->trace_count = s.count;
+    return e;
+}
+
 static int read_report(struct reader *r, struct package *p) {
     CLEANUP(rows_done) struct rows s = {0};
     char *unused;
@@ -474,6 +557,9 @@ int package_open(
     e = e < 0 ? e : read_contents(&r, p);
     e = e < 0 ? e : read_segments(&r, p);
     e = e < 0 ? e : read_symbols(&r, p);
+    e = e < 0 ? e : read_steps(&r, p);
+    e = e < 0 ? e : read_calls(&r, p);
+    e = e < 0 ? e : read_traces(&r, p);
     e = e < 0 ? e : read_report(&r, p);
     e = e < 0 ? e : package_verify(p, err);
     if (e < 0) {

@@ -314,10 +314,71 @@ static int verify_slices(struct coverage *c, const struct package *p, struct err
     return 0;
 }
 
+/* Elements of binding (PROFILE, 1), 0 when there is none. */
+static uint64_t mark_words(const struct package *p) {
+    for (uint32_t i = 0; i < p->binding_count; i++) {
+        const struct package_binding *b = &p->bindings[i];
+        if (b->role == PACKAGE_PROFILE && b->ordinal == 1) {
+            return b->shape.rank == 1 && b->dtype == DTYPE_UINT32 ? (uint64_t)b->shape.dim[0] : 0;
+        }
+    }
+    return 0;
+}
+
+static int verify_calls(const struct package *p, struct err *err) {
+    uint32_t call = 0;
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const struct package_step *s = &p->steps[i];
+        if (s->kind >= STEP_KINDS || s->last_level < s->level) {
+            return fault(err, PACKAGE_TABLE_step, i, "bad kind or levels");
+        }
+        if (s->call_count > 0 && s->first_call != call) {
+            return fault(err, PACKAGE_TABLE_step, i, "its calls are not where they should be");
+        }
+        for (uint32_t k = 0; k < s->call_count; k++, call++) {
+            if (call >= p->call_count || p->calls[call].step != i || p->calls[call].op == NULL ||
+                p->calls[call].kernel == NULL) {
+                return fault(err, PACKAGE_TABLE_call, call, "is not of step %u", i);
+            }
+        }
+    }
+    return call == p->call_count ? 0 : fault(err, PACKAGE_TABLE_call, call, "is of no step");
+}
+
+/* (6). */
+static int verify_profile_plan(const struct package *p, struct err *err) {
+    uint64_t words = mark_words(p), end = 0;
+    if (p->step_count > PACKAGE_MAX_STEPS || p->call_count > PACKAGE_MAX_CALLS ||
+        (p->trace_count != 0 && p->trace_count != p->participant_count)) {
+        return fault(
+            err, PACKAGE_TABLE_trace, p->trace_count,
+            "%u traces for %u participants, or too many "
+            "steps or calls",
+            p->trace_count, p->participant_count);
+    }
+    for (uint32_t i = 0; i < p->trace_count; i++) {
+        const struct package_trace *t = &p->traces[i];
+        if (t->count < 1 || t->count > PACKAGE_MAX_INTERVALS ||
+            (t->count > 1 && (t->first < end || t->first + (uint64_t)t->count - 1 > words))) {
+            return fault(
+                err, PACKAGE_TABLE_trace, i, "%u intervals from word %u of %llu", t->count,
+                t->first, (unsigned long long)words);
+        }
+        end = t->count > 1 ? t->first + (uint64_t)t->count - 1 : end;
+        for (uint32_t k = 0; k < t->count; k++) {
+            if (t->steps[k] >= p->step_count) {
+                return fault(err, PACKAGE_TABLE_trace, i, "step %u does not exist", t->steps[k]);
+            }
+        }
+    }
+    return verify_calls(p, err);
+}
+
 int package_verify(const struct package *p, struct err *err) {
     int r = verify_header(p, err);
     r = r < 0 ? r : verify_images(p, err);
     r = r < 0 ? r : verify_interface(p, err);
+    r = r < 0 ? r : verify_profile_plan(p, err);
     if (r < 0) {
         return r;
     }

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/cleanup.h"
 
 struct writer {
@@ -146,6 +148,51 @@ static void write_interface(struct writer *w, const struct package *p) {
     }
 }
 
+static void write_profile_plan(struct writer *w, const struct package *p) {
+    writer_table(w, PACKAGE_TABLE_step, 8);
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const struct package_step *s = &p->steps[i];
+        put_int(w, i);
+        put_int(w, (int64_t)s->kind);
+        put_int(w, s->level);
+        put_int(w, s->last_level);
+        put_int(w, s->predicted);
+        put_int(w, s->horizon);
+        put_int(w, s->bound);
+        put_int(w, (int64_t)s->bytes);
+        put_row(w);
+    }
+    writer_table(w, PACKAGE_TABLE_call, 8);
+    for (uint32_t i = 0; i < p->call_count; i++) {
+        const struct package_kernel_call *c = &p->calls[i];
+        put_int(w, i);
+        put_int(w, c->step);
+        put_int(w, c->operation);
+        put_int(w, c->node);
+        put_text(w, c->op);
+        put_text(w, c->kernel);
+        put_int(w, c->predicted);
+        put_int(w, c->useful);
+        put_row(w);
+    }
+    writer_table(w, PACKAGE_TABLE_trace, 3);
+    for (uint32_t i = 0; i < p->trace_count; i++) {
+        const struct package_trace *t = &p->traces[i];
+        CLEANUP(cleanup_free) uint8_t *bytes = malloc(4 * (size_t)t->count + 1);
+        if (bytes == NULL) {
+            w->failed = w->failed < 0 ? w->failed : err_set(w->err, ERR_NOMEM, NULL);
+            return;
+        }
+        for (uint32_t k = 0; k < t->count; k++) {
+            store_le32(bytes + 4 * (size_t)k, t->steps[k]);
+        }
+        put_int(w, i);
+        put_int(w, t->first);
+        put_blob(w, bytes, 4 * t->count);
+        put_row(w);
+    }
+}
+
 static void write_images(struct writer *w, const struct package *p) {
     writer_table(w, PACKAGE_TABLE_content, 2);
     for (uint32_t i = 0; i < p->content_count; i++) {
@@ -209,6 +256,7 @@ int package_write(const struct package *p, const char *path, struct digest *ret,
     write_meta(&w, p);
     write_interface(&w, p);
     write_images(&w, p);
+    write_profile_plan(&w, p);
     sqlite3_finalize(w.stmt);
     writer_exec(&w, "COMMIT");
     if (w.failed != 0) {

@@ -36,7 +36,16 @@ START_TEST(round_trip) {
     ck_assert(digest_equal(&written, &read));
     ck_assert_int_eq(p->segment_count, TARGET_TILES);
     ck_assert_int_eq(p->slices[1].extent[5], 4);
-    ck_assert_int_eq(p->slices[2].page_stride[5], 2);
+    ck_assert_int_eq(p->slices[4].page_stride[5], 2);
+    ck_assert_uint_eq(p->step_count, 3);
+    ck_assert_int_eq(p->steps[2].kind, STEP_IDLE);
+    ck_assert_uint_eq(p->steps[0].bytes, 4096);
+    ck_assert_uint_eq(p->steps[1].first_call, 0);
+    ck_assert_uint_eq(p->steps[1].call_count, 2);
+    ck_assert_str_eq(p->calls[1].kernel, "k_add");
+    ck_assert_uint_eq(p->traces[0].count, 3);
+    ck_assert_uint_eq(p->traces[1].first, 2);
+    ck_assert_uint_eq(p->traces[1].steps[1], 1);
     ck_assert_mem_eq(p->contents[0].bytes, sample_code, sizeof sample_code);
     ck_assert_str_eq(p->symbols[0].name, "rt_start");
     ck_assert_str_eq(p->report, "{\"a\":1}");
@@ -75,17 +84,25 @@ static void damage(struct sample *s, int which) {
     case 3: s->contents[0].size = 6; break;
     case 4: s->slices[1].tensor_offset = 3; break;
     case 5: s->slices[1].page_offset = 4090; break;
-    case 6: s->slices[2].page_stride[5] = 0; break;
-    case 7: s->slices[2].extent[5] = 3; break;
+    case 6: s->slices[4].page_stride[5] = 0; break;
+    case 7: s->slices[4].extent[5] = 3; break;
     case 8: s->slices[0].tile.n = 4; break;
     case 9: s->bindings[1].role = PACKAGE_PARAMETER; break;
     case 10: s->participants[0] = 9; break;
     case 11: s->p.target = "ipu2"; break;
     case 12: s->p.key = "00"; break;
     case 13: s->phases[0].index = 1; break;
-    case 14: s->slices[2].phase = 0; break;
+    case 14: s->slices[4].phase = 0; break;
     case 15: s->p.compute_tiles = 1473; break;
-    case 16: s->slices[2].tensor_stride[5] = 0; break;
+    case 16: s->slices[4].tensor_stride[5] = 0; break;
+    case 17: s->p.trace_count = 1; break;
+    case 18: s->traces[1].first = 1; break; /* another tile's mark */
+    case 19: s->traces[1].count = 3; break; /* beyond the binding */
+    case 20: s->p.step_count = 2; break;
+    case 21: s->calls[1].step = 0; break;
+    case 22: s->steps[1].call_count = 1; break;
+    case 23: s->steps[2].last_level = 0; break;
+    case 24: s->traces[0].count = 0; break;
     default: ck_abort();
     }
 }
@@ -108,7 +125,15 @@ START_TEST(verify_names_the_fault) {
         "out of order",
         "out of order",
         "compute_tiles",
-        "written twice"};
+        "written twice",
+        "traces for",
+        "intervals from word 1",
+        "intervals from word 2",
+        "step 2 does not exist",
+        "not of step 1",
+        "of no step",
+        "bad kind",
+        "0 intervals"};
     struct sample s;
     sample_init(&s);
     damage(&s, _i);
@@ -127,7 +152,7 @@ static void edit(const char *sql) {
 
 START_TEST(tampered_file_is_refused) {
     static const char *const sql[] = {
-        "PRAGMA user_version=2",
+        "PRAGMA user_version=1",
         "PRAGMA application_id=1",
         "CREATE TABLE extra (x)",
         "CREATE INDEX i ON symbol(name)",
@@ -146,6 +171,11 @@ START_TEST(tampered_file_is_refused) {
         "UPDATE symbol SET id=5",
         "INSERT INTO report VALUES (2,'x')",
         "UPDATE content SET bytes=x'0000e0190000e018'", /* digest only */
+        "UPDATE trace SET steps=x'000000' WHERE rank=0",
+        "UPDATE trace SET steps=x'ff000000' WHERE rank=0",
+        "UPDATE call SET step=7 WHERE id=1",
+        "UPDATE step SET kind=9 WHERE id=1",
+        "UPDATE step SET predicted=71 WHERE id=1", /* digest only */
     };
     struct sample s;
     sample_init(&s);
@@ -235,8 +265,8 @@ int main(void) {
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, round_trip);
     tcase_add_test(t, digest_covers_all_but_the_report);
-    tcase_add_loop_test(t, verify_names_the_fault, 0, 17);
-    tcase_add_loop_test(t, tampered_file_is_refused, 0, 19);
+    tcase_add_loop_test(t, verify_names_the_fault, 0, 25);
+    tcase_add_loop_test(t, tampered_file_is_refused, 0, 24);
     tcase_add_loop_test(t, appended_bytes_are_refused, 0, 3);
     tcase_add_test(t, free_pages_are_refused);
     tcase_add_test(t, truncated_or_flipped_file_never_passes);
