@@ -285,6 +285,9 @@ struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint3
  * columns; ATTENTION rows, keys, panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
  * parts, rows, panels. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
+/* Cycles that the call's arithmetic takes at the tile's peak, whatever the kernel does besides
+ * (roofline.c has the rates); dims as above, padding of panels counted. */
+double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Assembles one variant. */
 int kernel_assemble(
     const struct kernel_variant *v, struct arena *a, struct asm_object **ret, struct err *err);

@@ -83,6 +83,7 @@ struct lower_vertex {
     struct lower_word words[LOWER_WORDS];
     uint32_t word_count;
     uint32_t cycles; /* kernel_cycles() */
+    uint32_t useful; /* kernel_useful_cycles(), without what only fills up panels */
 };
 
 struct lower_dest {

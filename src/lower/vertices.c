@@ -18,10 +18,24 @@ void lower_word_buffer(
     lower_use(l, b, v->time);
 }
 
+/* Cycles at the roofline, less the share of panels and K groups that is padding. */
+static uint32_t
+useful_cycles(const struct plan_step *s, const struct kernel_variant *v, const uint32_t *dims) {
+    double useful = kernel_useful_cycles(v, dims);
+    if (s->panels > 0 && s->columns < 16 * s->panels) {
+        useful *= (double)s->columns / (16.0 * s->panels);
+    }
+    if (s->groups > 0 && s->inner < 16 * s->groups) {
+        useful *= (double)s->inner / (16.0 * s->groups);
+    }
+    return (uint32_t)(useful + 0.5);
+}
+
 void lower_push_vertex(
     struct lowering *l, struct lower_vertex v, uint32_t word_count, const uint32_t *dims) {
     v.word_count = word_count;
     v.cycles = kernel_cycles(&v.variant, dims);
+    v.useful = useful_cycles(&l->plan->steps[v.step], &v.variant, dims);
     vec_push(l->arena, &l->vertices, v);
 }
 
