@@ -9,9 +9,27 @@
 #include <time.h>
 #include <unistd.h>
 
+static const char *const profile_names[] = {
+    [PROFILE_OFF] = "off", [PROFILE_PHASE] = "phase", [PROFILE_KERNEL] = "kernel"};
+
+const char *compile_profile_name(enum compile_profile p) {
+    return profile_names[p];
+}
+
+bool compile_profile_find(const char *name, enum compile_profile *ret) {
+    for (int i = PROFILE_OFF; i <= PROFILE_KERNEL; i++) {
+        if (strcmp(name, profile_names[i]) == 0) {
+            *ret = (enum compile_profile)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *compile_options_json(const struct compile_options *o, struct arena *a) {
     return arena_printf(
-        a, "{\"accumulate\":\"%s\",\"tiles\":%u}", o->accumulate == ACCUMULATE_F16 ? "f16" : "f32",
+        a, "{\"accumulate\":\"%s\",\"profile\":\"%s\",\"tiles\":%u}",
+        o->accumulate == ACCUMULATE_F16 ? "f16" : "f32", compile_profile_name(o->profile),
         o->tiles);
 }
 

@@ -40,14 +40,22 @@
 #define COMPILE_DEFAULT_MEMORY (2ull << 30)
 
 enum compile_accumulate { ACCUMULATE_F32, ACCUMULATE_F16 };
+/* Cycle samples in the program: none but the first and the last of a run, one at each change
+ * between exchange and compute (the default of jobs), or one a kernel call too. */
+enum compile_profile { PROFILE_OFF, PROFILE_PHASE, PROFILE_KERNEL };
 
 /* Options that change code. */
 struct compile_options {
     uint32_t tiles; /* first N logical tiles, 1..1472 */
     enum compile_accumulate accumulate;
+    enum compile_profile profile;
 };
 
-/* Text of the options as the package holds them: {"accumulate":"f32","tiles":64}. */
+/* "off", "phase", "kernel". */
+const char *compile_profile_name(enum compile_profile p);
+bool compile_profile_find(const char *name, enum compile_profile *ret);
+/* Text of the options as the package holds them:
+ * {"accumulate":"f32","profile":"phase","tiles":64}. */
 const char *compile_options_json(const struct compile_options *o, struct arena *a);
 /* -ERR_INVALID with the option's name and range. */
 int compile_options_check(const struct compile_options *o, struct err *err);

@@ -42,6 +42,7 @@ struct compile_state {
     struct emit_kernels kernels;
     struct emit_text *text;
     struct emit_index index;
+    struct emit_samples *samples;
     struct emit_host *host;
     struct emit_layout *layout;
     uint8_t *overflow_elements; /* reserved for code, by logical tile */

@@ -19,6 +19,11 @@ static struct place_options place_defaults(const uint8_t *overflow, uint32_t shi
         .literal_limit = RT_LOADER_IMAGE_END};
 }
 
+_Static_assert(
+    (int)PROFILE_OFF == (int)EMIT_PROFILE_OFF && (int)PROFILE_PHASE == (int)EMIT_PROFILE_PHASE &&
+        (int)PROFILE_KERNEL == (int)EMIT_PROFILE_KERNEL,
+    "the emitter knows the option's values");
+
 /* ---- Planning ------------------------------------------------------------------------------ */
 
 static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct err *err) {
@@ -184,7 +189,8 @@ static struct emit_context context(const struct compile_state *s) {
         .placement = s->placement,
         .exchange = s->exchange,
         .text = s->text,
-        .host = s->host};
+        .host = s->host,
+        .samples = s->samples};
 }
 
 /* True when some tile's code needs more elements than are reserved; reserves them. */
@@ -199,9 +205,19 @@ static bool reserve_more(struct compile_state *s, const struct emit_layout *l) {
     return grew;
 }
 
+static uint32_t profile_bytes(const struct compile_state *s) {
+    uint32_t most = 0;
+    for (uint32_t t = 0; t < TARGET_TILES; t++) {
+        most = s->samples->words[t] > most ? s->samples->words[t] : most;
+    }
+    return 4 * (most + PACKAGE_PROFILE_WORDS);
+}
+
 static int run_size_tile_code(struct compile_state *s, struct err *err) {
     emit_index_build(s->tg, &s->arena, &s->index);
-    int rc = emit_host_build(s->tg, &s->arena, &s->host, err);
+    emit_samples_build(
+        s->tg, &s->index, (enum emit_profile)s->job->options.profile, &s->arena, &s->samples);
+    int rc = emit_host_build(s->tg, s->samples, &s->arena, &s->host, err);
     if (rc != 0) {
         return rc;
     }
@@ -216,7 +232,7 @@ static int run_size_tile_code(struct compile_state *s, struct err *err) {
         s, "package.support_memory", "allocated package support memory",
         "\"linked_end\":%u,\"profile_bytes\":%u,\"exchange_table_bytes\":%u,\"host_code_bytes\":%u,"
         "\"generated_code_bytes\":%u,\"code_address\":%u",
-        RT_TEXT_BASE + s->text->size, 4 * PACKAGE_PROFILE_WORDS, s->layout->max_row_bytes,
+        RT_TEXT_BASE + s->text->size, profile_bytes(s), s->layout->max_row_bytes,
         s->layout->max_table_bytes, s->layout->max_program_bytes, RT_TEXT_BASE + s->text->size);
     return 0;
 }

@@ -99,7 +99,7 @@ static int read_count(
 }
 
 static int read_options(const json_t *options, struct worker_job *job, struct err *err) {
-    static const char *const keys[] = {"tiles", "accumulate", "seed", NULL};
+    static const char *const keys[] = {"tiles", "accumulate", "profile", "seed", NULL};
     uint64_t tiles = 0;
     int r = options != NULL ? check_members(options, "/options", keys, err) : 0;
     if (r == 0) {
@@ -113,6 +113,12 @@ static int read_options(const json_t *options, struct worker_job *job, struct er
     const char *text = accumulate != NULL ? json_string_value(accumulate) : "f32";
     if (r == 0 && (text == NULL || (strcmp(text, "f32") != 0 && strcmp(text, "f16") != 0))) {
         r = err_at(err, ERR_BAD_JOB, "/options/accumulate", "\"f32\" or \"f16\" is required");
+    }
+    const json_t *profile = json_object_get(options, "profile");
+    const char *level = profile != NULL ? json_string_value(profile) : "phase";
+    if (r == 0 && (level == NULL || !compile_profile_find(level, &job->options.profile))) {
+        r = err_at(
+            err, ERR_BAD_JOB, "/options/profile", "\"off\", \"phase\" or \"kernel\" is required");
     }
     if (r == 0) {
         job->options.tiles = (uint32_t)tiles;

@@ -7,6 +7,7 @@ int emit_code_build(
     struct emit_code *code = ARENA_NEW(a, struct emit_code);
     code->programs = ARENA_ARRAY(a, uint32_t *, TARGET_TILES);
     code->tables = ARENA_ARRAY(a, uint32_t *, TARGET_TILES);
+    code->traces = ARENA_ARRAY(a, struct emit_trace, TARGET_TILES);
     uint32_t idle = TARGET_TILES;
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         bool is_idle = emit_role(c, t) == ROLE_IDLE;
@@ -28,6 +29,7 @@ int emit_code_build(
                 x->program_words);
         }
         code->programs[t] = program.words;
+        code->traces[t] = program.trace;
         code->tables[t] = ARENA_ARRAY(a, uint32_t, x->table_words);
         emit_tile_table(c, x, t, code->tables[t]);
         idle = is_idle ? t : idle;

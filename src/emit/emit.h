@@ -11,7 +11,7 @@
  *   RT_DATA0       more kernels, rows       in whole elements that data does not get
  *   RT_HEADERS     packet headers           tiles with a host page
  *   RT_TABLES      program address, phase descriptors, kernel descriptors; what does not fit goes
- *                  on in elements behind the code of RT_DATA0
+ *                  on in elements behind the code of RT_DATA0; at its end the words of marks
  *
  * Roles: *active* tiles run kernels, exchange or hold host data; *owner* tiles are not active but
  * grant host transfers to some that are; all others are *idle* and share one image.
@@ -62,6 +62,33 @@ int emit_link(
     const struct asm_object *runtime, const struct emit_kernels *k, struct arena *a,
     struct emit_text **ret, struct err *err);
 
+/* ---- Samples (sample.c) ------------------------------------------------------------------ */
+enum emit_profile { EMIT_PROFILE_OFF, EMIT_PROFILE_PHASE, EMIT_PROFILE_KERNEL };
+
+#define EMIT_MAX_MARKS 1024u /* words of one tile: a page */
+
+struct emit_index;
+
+struct emit_samples {
+    enum emit_profile profile;
+    uint32_t *words; /* set aside for marks, by logical tile */
+};
+
+void emit_samples_build(
+    const struct tile_graph *tg, const struct emit_index *index, enum emit_profile profile,
+    struct arena *a, struct emit_samples **ret);
+
+struct emit_interval {
+    enum package_step_kind kind;
+    uint32_t level, last_level;
+    uint32_t vertex_first, vertex_count; /* range of emit_index.vertex */
+};
+
+struct emit_trace {
+    struct emit_interval *intervals;
+    uint32_t count, cap;
+};
+
 /* ---- Host plan -------------------------------------------------------------------------- */
 enum emit_stream { STREAM_INITIALIZE, STREAM_INPUT, STREAM_OUTPUT, STREAMS };
 
@@ -105,8 +132,11 @@ struct emit_host {
     uint64_t bytes[STREAMS];
 };
 
+/* samples NULL: no marks. Marks follow the outputs' bytes in a tile's pages: they make another
+ * output phase only where those are full. */
 int emit_host_build(
-    const struct tile_graph *tg, struct arena *a, struct emit_host **ret, struct err *err);
+    const struct tile_graph *tg, const struct emit_samples *samples, struct arena *a,
+    struct emit_host **ret, struct err *err);
 
 /* ---- Code layout ------------------------------------------------------------------------ */
 struct emit_index {       /* calls of each logical tile, in program order */
@@ -123,6 +153,7 @@ struct emit_context { /* what the later steps read; all borrowed */
     const struct exchange_plan *exchange;
     const struct emit_text *text;
     const struct emit_host *host;
+    const struct emit_samples *samples; /* NULL: the first and the last sample only */
 };
 
 struct emit_tile_layout {
@@ -133,6 +164,7 @@ struct emit_tile_layout {
     uint32_t table_words;      /* the first of them from RT_TABLES on, */
     uint32_t table_main_words; /* the others, if any, in elements of their own behind the code */
     uint32_t table_more;       /* address of the first of those */
+    uint32_t marks;            /* address of the marks' words: the end of the tables' area */
 };
 
 struct emit_layout {
@@ -147,8 +179,9 @@ int emit_layout_build(
 
 /* ---- Code and images -------------------------------------------------------------------- */
 struct emit_code {
-    uint32_t **programs; /* by logical tile, layout's program_words each */
-    uint32_t **tables;   /* by logical tile, layout's table_words each, from RT_TABLES */
+    uint32_t **programs;       /* by logical tile, layout's program_words each */
+    uint32_t **tables;         /* by logical tile, layout's table_words each, from RT_TABLES */
+    struct emit_trace *traces; /* by logical tile: what lies between its samples */
 };
 
 int emit_code_build(

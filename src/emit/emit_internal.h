@@ -18,6 +18,18 @@ emit_phase_page(const struct emit_host *h, uint32_t logical, const struct emit_p
 const struct emit_grant *
 emit_phase_grant(const struct emit_host *h, uint32_t logical, const struct emit_phase *p);
 
+/* sample.c */
+uint32_t emit_mark_words(const struct emit_samples *s, uint32_t logical);
+/* Address of a tile's words: the end of the tables' area. */
+uint32_t emit_marks_addr(const struct emit_samples *s, uint32_t logical);
+/* The next interval of a tile with `words` words: true when its mark is stored (in word count - 2
+ * of the tile's), false for the first one and when the words are used up. */
+bool emit_open_interval(
+    struct emit_trace *t, struct arena *a, uint32_t words, const struct emit_interval *x);
+/* Fills steps, calls and traces of the package. */
+void emit_profile_plan(
+    const struct emit_context *c, const struct emit_code *code, struct arena *a, struct package *p);
+
 /* slices.c: bytes [first, last) of a shard's buffer at page_offset of a page, as affine maps. */
 struct slice_target {
     struct emit_host *host;
@@ -39,6 +51,7 @@ struct emit_program {
     uint32_t *words;
     uint32_t count, cap;
     uint32_t init_barriers, turn_barriers;
+    struct emit_trace trace;
 };
 int emit_tile_program(
     const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,

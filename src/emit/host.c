@@ -1,7 +1,8 @@
 /* What the host moves: parameters in `initialize`, inputs and outputs in `run`, at most one page of
  * 4096 bytes a tile and phase. Every tile's bytes fill its pages in order; page i of a tile travels
  * in phase i of its stream. The three profile words of every active tile go into the last output
- * phase; where a tile's page is full there, one more phase is made for all of them. */
+ * phase; where a tile's page is full there, one more phase is made for all of them. Its marks, if
+ * it has any, fill what is left of its pages, and more pages only after that. */
 #include "emit/emit_internal.h"
 
 struct host_builder {
@@ -74,7 +75,7 @@ static void add_shard(
 static void make_bindings(struct host_builder *b) {
     const struct graph *g = b->tg->plan->graph;
     struct emit_host *h = b->h;
-    uint32_t count = g->input_count + g->output_count + g->parameter_count + 1;
+    uint32_t count = g->input_count + g->output_count + g->parameter_count + 2;
     h->bindings = ARENA_ARRAY(b->arena, struct package_binding, count);
     b->parameter_binding = ARENA_ARRAY(b->arena, uint32_t, g->value_count);
     const struct value_id *lists[] = {g->inputs, g->outputs, g->parameters};
@@ -142,6 +143,57 @@ static void add_profile(struct host_builder *b) {
             b, page,
             (struct emit_piece){
                 .buffer = NO_BUFFER, .offset = RT_STATE, .bytes = 4 * PACKAGE_PROFILE_WORDS});
+    }
+}
+
+/* Binding (PROFILE, 1): the words of all tiles one after another, in rank order. */
+static void add_marks(struct host_builder *b, const struct emit_samples *samples) {
+    struct emit_host *h = b->h;
+    uint64_t total = 0;
+    for (uint32_t rank = 0; samples != NULL && rank < h->participant_count; rank++) {
+        total += samples->words[target_logical((struct physical_tile){h->participants[rank]}).n];
+    }
+    if (total == 0) {
+        return;
+    }
+    uint64_t offset = 0;
+    b->target.binding = h->binding_count;
+    h->bindings[h->binding_count++] = (struct package_binding){
+        .role = PACKAGE_PROFILE,
+        .ordinal = 1,
+        .dtype = DTYPE_UINT32,
+        .shape = {.rank = 1, .dim = {(int64_t)total}}};
+    for (uint32_t rank = 0; rank < h->participant_count; rank++) {
+        struct physical_tile tile = {h->participants[rank]};
+        uint32_t t = target_logical(tile).n;
+        struct emit_pages *pages = &h->tiles[t][STREAM_OUTPUT];
+        uint32_t index = pages->count - 1; /* with the words of add_profile() */
+        for (uint32_t done = 0; done < samples->words[t];) {
+            struct emit_page *page = page_at(b, pages, index);
+            uint32_t left = samples->words[t] - done, room = (EMIT_PAGE_BYTES - page->bytes) / 4;
+            uint32_t take = left < room ? left : room;
+            if (take == 0) {
+                index++;
+                continue;
+            }
+            struct package_slice s = {
+                .tensor_offset = offset + done,
+                .page_offset = page->bytes,
+                .extent = {take},
+                .tensor_stride = {1},
+                .page_stride = {4}};
+            b->target.tile = tile;
+            b->target.phase = index * STREAMS + STREAM_OUTPUT;
+            emit_push_slice(&b->target, &s);
+            add_piece(
+                b, page,
+                (struct emit_piece){
+                    .buffer = NO_BUFFER,
+                    .offset = emit_marks_addr(samples, t) + 4 * done,
+                    .bytes = 4 * take});
+            done += take;
+        }
+        offset += samples->words[t];
     }
 }
 
@@ -215,7 +267,8 @@ enum emit_role emit_role(const struct emit_context *c, uint32_t logical) {
 }
 
 int emit_host_build(
-    const struct tile_graph *tg, struct arena *a, struct emit_host **ret, struct err *err) {
+    const struct tile_graph *tg, const struct emit_samples *samples, struct arena *a,
+    struct emit_host **ret, struct err *err) {
     struct emit_host *h = ARENA_NEW(a, struct emit_host);
     struct host_builder b = {.tg = tg, .arena = a, .h = h, .target = {.host = h, .arena = a}};
     h->tiles = (struct emit_pages(*)[STREAMS])ARENA_ARRAY(
@@ -237,6 +290,7 @@ int emit_host_build(
         }
     }
     add_profile(&b);
+    add_marks(&b, samples);
     number_phases(&b);
     if (h->phase_count > PACKAGE_MAX_PHASES || h->slice_count > PACKAGE_MAX_SLICES) {
         return err_set(

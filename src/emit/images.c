@@ -264,6 +264,7 @@ int emit_images(
         .symbols = b->symbols.data,
         .symbol_count = (uint32_t)b->symbols.len,
         .report = names->report};
+    emit_profile_plan(c, code, a, p);
     *ret = p;
     return 0;
 }

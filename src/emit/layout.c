@@ -36,7 +36,8 @@ static int layout_tile(
     x->row = ARENA_ARRAY(a, uint32_t, c->tg->level_count);
     x->program = RT_TEXT_BASE; /* any legal address: sizes depend on none */
     x->table_words = emit_table_words(c, t);
-    x->table_main_words = emit_table_prefix(c, t, (RT_TABLES_LIMIT - RT_TABLES) / 4);
+    x->marks = emit_marks_addr(c->samples, t);
+    x->table_main_words = emit_table_prefix(c, t, (x->marks - RT_TABLES) / 4);
     x->table_more = RT_DATA0;
     struct arena_mark mark = arena_mark(a);
     int rc = emit_tile_program(c, x, t, a, &program, err);

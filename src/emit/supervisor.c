@@ -1,11 +1,12 @@
 /* The control program of one tile (runtime.h describes its shape). Barriers in which a tile has no
  * part are counted and joined: one `sans n-1 ; sync 1` before its next own instruction. Every
- * instruction has a fixed size, so the length depends on no address. */
+ * instruction has a fixed size, so the length depends on no address. Between the first and the last
+ * sample of a run, each change of work opens an interval of the profile (sample.c). */
 #include "emit/emit_internal.h"
 
 #include <assert.h>
 
-enum { M2 = 2, M8 = 8, M10 = 10, M15 = 15 };
+enum { M2 = 2, M8 = 8, M10 = 10, M11 = 11, M15 = 15 };
 
 struct builder {
     const struct emit_context *c;
@@ -13,16 +14,19 @@ struct builder {
     struct arena *arena;
     struct emit_program *out;
     uint32_t logical;
-    uint32_t idle;       /* barriers to sit out before the next instruction */
-    uint32_t table;      /* word of the table where the next phase's descriptor lies */
-    uint32_t call_table; /* and the next call's: behind all phases */
-    uint32_t vertex;     /* next call of the tile, index into index->vertex */
-    uint32_t *barriers;  /* counter of the part being emitted */
+    uint32_t idle;                  /* barriers to sit out before the next instruction */
+    uint32_t idle_first, idle_last; /* levels of the first and the last of them, in sampling */
+    uint32_t words;                 /* of the tile's marks, whose address is in $m11 */
+    bool is_sampling;               /* between the first and the last sample */
+    uint32_t table;                 /* word of the table where the next phase's descriptor lies */
+    uint32_t call_table;            /* and the next call's: behind all phases */
+    uint32_t vertex;                /* next call of the tile, index into index->vertex */
+    uint32_t *barriers;             /* counter of the part being emitted */
     struct err *err;
     int rc;
 };
 
-static void put_word(struct builder *b, enum isa_op op, int32_t v0, int32_t v1) {
+static void put_insn(struct builder *b, const struct insn *insn) {
     struct emit_program *p = b->out;
     if (p->count == p->cap) {
         uint32_t cap = p->cap < 64 ? 64 : 2 * p->cap;
@@ -33,12 +37,15 @@ static void put_word(struct builder *b, enum isa_op op, int32_t v0, int32_t v1) 
         p->words = grown;
         p->cap = cap;
     }
-    struct insn insn = {.op = (uint16_t)op, .v = {v0, v1}};
     uint32_t word = 0;
-    if (isa_encode(&insn, &word, b->err) != 0 && b->rc == 0) {
+    if (isa_encode(insn, &word, b->err) != 0 && b->rc == 0) {
         b->rc = err_wrap(b->err, "program of logical tile %u", b->logical);
     }
     p->words[p->count++] = word;
+}
+
+static void put_word(struct builder *b, enum isa_op op, int32_t v0, int32_t v1) {
+    put_insn(b, &(struct insn){.op = (uint16_t)op, .v = {v0, v1}});
 }
 
 static void put_csr(struct builder *b, const char *name, int32_t reg) {
@@ -47,8 +54,21 @@ static void put_csr(struct builder *b, const char *name, int32_t reg) {
     put_word(b, ISA_OP_put_mmmn_zi, reg, number); /* a = register, b = csr */
 }
 
+static void open_interval(struct builder *b, const struct emit_interval *x) {
+    struct emit_trace *t = &b->out->trace;
+    if (b->is_sampling && emit_open_interval(t, b->arena, b->words, x)) {
+        int counter = isa_csr_number("SCOUNT_L", ISA_SUPERVISOR);
+        assert(counter >= 0);
+        put_word(b, ISA_OP_get_mmmn_zi, M8, counter);
+        put_insn(/* base, delta, offset, data */
+                 b, &(struct insn){
+                        .op = ISA_OP_st32_mmmn_zi, .v = {M11, M15, (int32_t)t->count - 2, M8}});
+    }
+}
+
 static void flush_idle(struct builder *b) {
     if (b->idle > 0) {
+        open_interval(b, &(struct emit_interval){STEP_IDLE, b->idle_first, b->idle_last, 0, 0});
         put_word(b, ISA_OP_sans_zi, (int32_t)b->idle - 1, 0);
         put_word(b, ISA_OP_sync_zi, 1, 0);
         b->idle = 0;
@@ -87,10 +107,13 @@ static void exchange(struct builder *b, uint32_t level) {
     const struct exchange_row *row =
         exchange_plan_row(b->c->exchange, level, (struct logical_tile){(uint16_t)b->logical});
     if (row == NULL) {
+        b->idle_first = b->idle == 0 ? level : b->idle_first;
+        b->idle_last = level;
         b->idle += 1;
         return;
     }
     flush_idle(b);
+    open_interval(b, &(struct emit_interval){STEP_EXCHANGE, level, level, b->vertex, 0});
     put_word(b, ISA_OP_setzi_mmmn_zi, M8, (int32_t)row->incoming_base);
     put_csr(b, "INCOMING_BASE", M8);
     put_csr(b, "OUTGOING_BASE", M15);
@@ -102,12 +125,22 @@ static void exchange(struct builder *b, uint32_t level) {
 
 static void calls(struct builder *b, uint32_t level) {
     const struct emit_index *x = b->c->index;
+    bool is_each = b->c->samples != NULL && b->c->samples->profile == EMIT_PROFILE_KERNEL;
+    uint32_t first = b->vertex, end = x->tile_first[b->logical + 1], count = 0;
+    while (first + count < end && b->c->tg->vertices[x->vertex[first + count]].level == level) {
+        count++;
+    }
     for (; b->vertex < x->tile_first[b->logical + 1]; b->vertex++) {
         const struct lower_vertex *v = &b->c->tg->vertices[x->vertex[b->vertex]];
         if (v->level != level) {
             return;
         }
         flush_idle(b);
+        if (is_each || b->vertex == first) {
+            open_interval(
+                b, &(struct emit_interval){
+                       STEP_COMPUTE, level, level, b->vertex, is_each ? 1 : count});
+        }
         put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)emit_table_addr(b->l, b->call_table));
         call(b, emit_kernel_addr(b->c->text, &v->variant));
         b->call_table += v->word_count;
@@ -128,6 +161,7 @@ int emit_tile_program(
         .table = EMIT_TABLE_HEAD,
         .call_table = EMIT_TABLE_HEAD,
         .vertex = c->index->tile_first[logical],
+        .words = emit_mark_words(c->samples, logical),
         .barriers = &p.init_barriers,
         .err = err};
     for (uint32_t i = 0; i < c->host->phase_count; i++) {
@@ -141,6 +175,10 @@ int emit_tile_program(
     if (is_active) {
         flush_idle(&b);
         call(&b, c->text->sample_start);
+        b.is_sampling = c->samples != NULL && c->samples->profile != EMIT_PROFILE_OFF;
+        if (b.words > 0) {
+            put_word(&b, ISA_OP_setzi_mmmn_zi, M11, (int32_t)l->marks);
+        }
     }
     for (uint32_t level = 0; level < c->tg->level_count; level++) {
         if (c->tg->levels[level].move_count > 0) {
@@ -150,6 +188,10 @@ int emit_tile_program(
     }
     if (is_active) {
         flush_idle(&b);
+        if (p.trace.count == 0) { /* neither exchanges nor computes */
+            open_interval(&b, &(struct emit_interval){STEP_IDLE, 0, c->tg->level_count, 0, 0});
+        }
+        b.is_sampling = false;
         call(&b, c->text->sample_end);
     }
     host_phases(&b, STREAM_OUTPUT);

@@ -92,7 +92,7 @@ int emit_verify(
         }
         if (RT_TEXT_BASE + c->text->size + x->main_bytes > RT_TEXT_LIMIT ||
             x->program < RT_TEXT_BASE + c->text->size ||
-            RT_TABLES + 4 * x->table_main_words > RT_TABLES_LIMIT ||
+            RT_TABLES + 4 * x->table_main_words > x->marks ||
             (x->table_words > x->table_main_words &&
              (x->table_more < RT_DATA0 + x->more_bytes ||
               x->table_more + 4 * (x->table_words - x->table_main_words) >

@@ -6,10 +6,11 @@
  *        launches, and in slices of 1, 7 and 1,000 cycles: outputs and cycles must not change
  *        --all: networks of all operators; what the compiler refuses with the node's place is
  *        counted apart
- *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST]
+ *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST] [--profile off|phase|kernel]
  *        a model that brings its own data; figures, before them what the compiler prints of the
  *        stages (compile.h): "plan,levels"
  *   --f16 with any: accumulate=f16
+ * Random graphs take turns in how much they sample.
  */
 #include <getopt.h>
 #include <stdbool.h>
@@ -76,6 +77,7 @@ run_seed(uint64_t seed, const char *folder, int threads, int print, int same, st
     }
     struct pipeline_options options = {
         .tiles = tile_choices[seed % (sizeof tile_choices / sizeof tile_choices[0])],
+        .profile = (enum compile_profile)(seed / 2 % 3),
         .seed = seed,
         .runs = 1 + seed % 2,
         .folder = folder,
@@ -152,8 +154,8 @@ static char *read_file(const char *path) {
 
 /* One model: its figures, and whether every output is within its tolerance. */
 static int run_model(
-    const char *path, uint32_t tiles, uint64_t seed, bool f16, const char *stages,
-    const char *folder, int threads) {
+    const char *path, uint32_t tiles, const struct pipeline_options *given, const char *folder,
+    int threads) {
     char *model = read_file(path);
     if (model == NULL) {
         perror(path);
@@ -161,10 +163,11 @@ static int run_model(
     }
     struct pipeline_options options = {
         .tiles = tiles,
-        .seed = seed,
+        .profile = given->profile,
+        .seed = given->seed,
         .runs = 1,
-        .print = stages,
-        .accumulate_f16 = f16,
+        .print = given->print,
+        .accumulate_f16 = given->accumulate_f16,
         .folder = folder,
         .sim = {.threads = threads}};
     struct pipeline_result r;
@@ -190,19 +193,15 @@ int main(int argc, char **argv) {
     int threads = 0, print = 0, same = 0, c;
     const char *path = NULL, *stages = NULL;
     uint32_t tiles = 16;
+    enum compile_profile profile = PROFILE_OFF;
     struct totals t = {0};
     static const struct option options[] = {
-        {"count", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},
-        {"threads", required_argument, NULL, 't'},
-        {"print", no_argument, NULL, 'p'},
-        {"same", no_argument, NULL, 'w'},
-        {"all", no_argument, NULL, 'a'},
-        {"f16", no_argument, NULL, 'f'},
-        {"model", required_argument, NULL, 'm'},
-        {"stages", required_argument, NULL, 'g'},
-        {"tiles", required_argument, NULL, 'i'},
-        {NULL, 0, NULL, 0}};
+        {"count", required_argument, NULL, 'n'},   {"seed", required_argument, NULL, 's'},
+        {"threads", required_argument, NULL, 't'}, {"print", no_argument, NULL, 'p'},
+        {"same", no_argument, NULL, 'w'},          {"all", no_argument, NULL, 'a'},
+        {"f16", no_argument, NULL, 'f'},           {"model", required_argument, NULL, 'm'},
+        {"stages", required_argument, NULL, 'g'},  {"tiles", required_argument, NULL, 'i'},
+        {"profile", required_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'n': count = strtoull(optarg, NULL, 10); break;
@@ -214,6 +213,11 @@ int main(int argc, char **argv) {
         case 'f': t.accumulate_f16 = true; break;
         case 'm': path = optarg; break;
         case 'g': stages = optarg; break;
+        case 'r':
+            if (!compile_profile_find(optarg, &profile)) {
+                return 2;
+            }
+            break;
         case 'i': tiles = (uint32_t)strtoul(optarg, NULL, 10); break;
         default: return 2;
         }
@@ -224,7 +228,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (path != NULL) {
-        int rc = run_model(path, tiles, seed, t.accumulate_f16, stages, folder, threads);
+        struct pipeline_options given = {
+            .profile = profile, .seed = seed, .print = stages, .accumulate_f16 = t.accumulate_f16};
+        int rc = run_model(path, tiles, &given, folder, threads);
         rmdir(folder);
         return rc;
     }

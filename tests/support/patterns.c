@@ -215,7 +215,8 @@ place_and_schedule(struct pattern *p, struct stages *s, const uint8_t *overflow,
     rc = rc == 0 ? place_verify(s->placement, err) : rc;
     rc = rc == 0 ? exchange_build(s->placement, p->arena, &s->exchange, err) : rc;
     rc = rc == 0 ? exchange_plan_verify(s->exchange, p->arena, err) : rc;
-    s->c = (struct emit_context){&s->index, &p->tg, s->placement, s->exchange, s->text, s->host};
+    s->c =
+        (struct emit_context){&s->index, &p->tg, s->placement, s->exchange, s->text, s->host, NULL};
     return rc == 0 ? emit_layout_build(&s->c, p->arena, &s->layout, err) : rc;
 }
 
@@ -248,7 +249,7 @@ static int make_text(struct pattern *p, struct stages *s, struct err *err) {
     rc = emit_compile_kernels(&s->kernels, p->arena, err);
     rc = rc == 0 ? emit_link(runtime, &s->kernels, p->arena, &s->text, err) : rc;
     emit_index_build(&p->tg, p->arena, &s->index);
-    return rc == 0 ? emit_host_build(&p->tg, p->arena, &s->host, err) : rc;
+    return rc == 0 ? emit_host_build(&p->tg, NULL, p->arena, &s->host, err) : rc;
 }
 
 static void

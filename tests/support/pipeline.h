@@ -17,6 +17,7 @@
 struct pipeline_options {
     uint32_t tiles; /* compile options */
     bool accumulate_f16;
+    enum compile_profile profile;
     uint64_t seed; /* enters every generator */
     uint64_t runs; /* of the same input; at least 1 */
     struct sim_options sim;

@@ -27,6 +27,7 @@ struct built {
     struct emit_kernels kernels;
     struct emit_text *text;
     struct emit_host *host;
+    struct emit_samples *samples;
 };
 
 static void build(struct built *b, const struct graph *g, uint32_t tiles) {
@@ -45,9 +46,11 @@ static void build(struct built *b, const struct graph *g, uint32_t tiles) {
     emit_plan_kernels(b->tg, &arena, &b->kernels);
     rc = emit_compile_kernels(&b->kernels, &arena, &err);
     rc = rc == 0 ? emit_link(runtime, &b->kernels, &arena, &b->text, &err) : rc;
-    rc = rc == 0 ? emit_host_build(b->tg, &arena, &b->host, &err) : rc;
     emit_index_build(b->tg, &arena, &b->index);
-    b->c = (struct emit_context){&b->index, b->tg, b->placement, b->exchange, b->text, b->host};
+    emit_samples_build(b->tg, &b->index, EMIT_PROFILE_PHASE, &arena, &b->samples);
+    rc = rc == 0 ? emit_host_build(b->tg, b->samples, &arena, &b->host, &err) : rc;
+    b->c = (struct emit_context){&b->index, b->tg,   b->placement, b->exchange,
+                                 b->text,   b->host, b->samples};
     rc = rc == 0 ? emit_layout_build(&b->c, &arena, &b->layout, &err) : rc;
     rc = rc == 0 ? emit_code_build(&b->c, b->layout, &arena, &b->code, &err) : rc;
     rc = rc == 0 ? emit_verify(&b->c, b->layout, b->code, &err) : rc;
@@ -71,8 +74,8 @@ START_TEST(test_images) {
         ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
         /* Idle tiles share every content: far fewer contents than tiles. */
         ck_assert_uint_lt(p->content_count, 8 * (b.tg->active_count + 33));
-        /* Parameters, input, output and profile words. */
-        ck_assert_uint_eq(p->binding_count, 4 + 3);
+        /* Parameters, input, output, profile words and marks. */
+        ck_assert_uint_eq(p->binding_count, 4 + 4);
     }
 }
 END_TEST

@@ -224,7 +224,7 @@ static struct digest key_of(const json_t *model, const struct key_inputs *inputs
 }
 
 static const struct key_inputs fixed = {
-    KEY_VERSION, "{\"accumulate\":\"f32\",\"tiles\":64}", KEY_TARGET, FIXED_ID};
+    KEY_VERSION, "{\"accumulate\":\"f32\",\"profile\":\"off\",\"tiles\":64}", KEY_TARGET, FIXED_ID};
 
 static const char model_text[] =
     "{'inputs':[{'name':'x','dtype':'float16','shape':[8,64]}],"
@@ -302,7 +302,7 @@ START_TEST(every_input_changes_the_key) {
     }
     struct key_inputs inputs[4] = {fixed, fixed, fixed, fixed};
     inputs[0].version = "ipud key 0";
-    inputs[1].options_json = "{\"accumulate\":\"f32\",\"tiles\":65}";
+    inputs[1].options_json = "{\"accumulate\":\"f32\",\"profile\":\"off\",\"tiles\":65}";
     inputs[2].target = "ipu22";
     inputs[3].compiler_id = "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     json_t *model = model_with(NULL, NULL, 1);
@@ -324,6 +324,10 @@ START_TEST(options_are_in_their_text) {
     ck_assert_str_eq(compile_options_json(&o, &arena), fixed.options_json);
     struct compile_options tiles = {.tiles = 65};
     struct compile_options f16 = {.tiles = 64, .accumulate = ACCUMULATE_F16};
+    struct compile_options phase = {.tiles = 64, .profile = PROFILE_PHASE};
+    struct compile_options kernel = {.tiles = 64, .profile = PROFILE_KERNEL};
+    ck_assert_str_ne(compile_options_json(&phase, &arena), fixed.options_json);
+    ck_assert_str_ne(compile_options_json(&phase, &arena), compile_options_json(&kernel, &arena));
     ck_assert_str_ne(compile_options_json(&tiles, &arena), fixed.options_json);
     ck_assert_str_ne(compile_options_json(&f16, &arena), fixed.options_json);
 }

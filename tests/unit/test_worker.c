@@ -221,6 +221,10 @@ START_TEST(key_depends_on_what_changes_code) {
     ck_assert_str_ne(base, other);
     key_of(MODEL, "{'options':{'accumulate':'f16'}}", other);
     ck_assert_str_ne(base, other);
+    key_of(MODEL, "{'options':{'profile':'kernel'}}", other);
+    ck_assert_str_ne(base, other);
+    key_of(MODEL, "{'options':{'profile':'phase'}}", other);
+    ck_assert_str_eq(base, other);
     char *changed = strdup(MODEL);
     *strstr(changed, "[1,-2]") = ' '; /* another value of an ordinary initialiser */
     memcpy(strstr(changed, " 1,-2]"), "[3,-2]", 6);
@@ -245,6 +249,8 @@ static const struct {
     {"{'kind':'key','model':{},'options':{'tiles':1473}}", ERR_BAD_JOB, "/options/tiles"},
     {"{'kind':'key','model':{},'options':{'accumulate':'f64'}}", ERR_BAD_JOB,
      "/options/accumulate"},
+    {"{'kind':'key','model':{},'options':{'profile':'all'}}", ERR_BAD_JOB, "/options/profile"},
+    {"{'kind':'key','model':{},'options':{'profile':1}}", ERR_BAD_JOB, "/options/profile"},
     {"{'kind':'key','model':{},'options':{'seed':-1}}", ERR_BAD_JOB, "/options/seed"},
     {"{'kind':'key','model':{},'options':[]}", ERR_BAD_JOB, "/options"},
     {"{'kind':'key','model':{},'limits':{'memory_bytes':1}}", ERR_BAD_JOB, "/limits/memory_bytes"},
