@@ -257,6 +257,7 @@ struct run_buffers {
     uint64_t *bytes_by_ordinal;
     uint32_t output_count;
     uint32_t profile; /* binding index, UINT32_MAX when the program does not sample */
+    uint32_t marks;   /* likewise, of the samples in between */
     uint32_t count;
 };
 
@@ -275,6 +276,7 @@ static int run_buffers_init(
     size_t n = g->binding_count + 1;
     b->count = g->binding_count;
     b->profile = UINT32_MAX;
+    b->marks = UINT32_MAX;
     b->inputs = calloc(n, sizeof *b->inputs);
     b->outputs = calloc(n, sizeof *b->outputs);
     b->by_ordinal = calloc(n, sizeof *b->by_ordinal);
@@ -293,7 +295,7 @@ static int run_buffers_init(
                 return err_set(err, ERR_NOMEM, NULL);
             }
             if (binding->role == PACKAGE_PROFILE) {
-                b->profile = i;
+                *(binding->ordinal == 0 ? &b->profile : &b->marks) = i;
             } else {
                 b->by_ordinal[binding->ordinal] = b->outputs[i];
                 b->bytes_by_ordinal[binding->ordinal] = g->binding_bytes[i];
@@ -342,6 +344,10 @@ static int one_run(
         .output_count = b->output_count};
     if (b->profile != UINT32_MAX) {
         bool ok;
+        if (b->marks != UINT32_MAX) {
+            out.marks = (const uint32_t *)(const void *)b->outputs[b->marks];
+            out.mark_count = (size_t)(g->binding_bytes[b->marks] / 4);
+        }
         out.profile_words = (const uint32_t *)(const void *)b->outputs[b->profile];
         out.profile_count = (size_t)(g->binding_bytes[b->profile] / 4);
         out.cycles = profile_cycles(
@@ -360,6 +366,31 @@ static int one_run(
     }
     return output != NULL && output(&out, arg) != 0 ? err_set(err, ERR_CANCELLED, "run cancelled")
                                                     : 0;
+}
+
+/* Every participant has written the completion word of each run, or one_run() had failed; here the
+ * contexts of all tiles are asked whether one has stopped or raised an exception. */
+static int hardware_test(struct device *d, struct device_run_report *ret, struct err *err) {
+    ret->completed_tiles = d->program->participant_count;
+    ret->quiet_tiles = 0;
+    for (uint32_t tile = 0; tile < TARGET_TILES; tile++) {
+        uint32_t status = 0;
+        int r = reg_read(d, tdi(tile, TDI_CTXT_STS), &status, err);
+        if (r < 0) {
+            return r;
+        }
+        bool is_quiet = true;
+        for (int context = 0; context < TDI_CONTEXTS; context++) {
+            is_quiet = is_quiet && tdi_state(status, context) < 2;
+        }
+        ret->quiet_tiles += is_quiet;
+    }
+    if (ret->quiet_tiles < TARGET_TILES) {
+        return err_set(
+            err, ERR_TILE_FAULT, "after the last run %u of %d tiles are stopped or excepted",
+            TARGET_TILES - ret->quiet_tiles, TARGET_TILES);
+    }
+    return 0;
 }
 
 int device_run(
@@ -384,6 +415,9 @@ int device_run(
         ret->runs += r == 0;
     }
     ret->elapsed_ns = d->ops.now_ns(d->ops.self) - start;
+    if (r == 0 && runs > 0) {
+        r = hardware_test(d, ret, &local);
+    }
     bool stopped_between = r == -ERR_CANCELLED && !atomic_load(&d->stop);
     atomic_store(&d->is_busy, false);
     if (r < 0) {

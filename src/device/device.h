@@ -76,7 +76,9 @@ struct device_output {
     size_t output_count;
     const uint32_t *profile_words; /* [participants][PACKAGE_PROFILE_WORDS]; NULL = not sampled */
     size_t profile_count;          /* words */
-    uint64_t cycles;               /* latest end minus latest first sample (D3); 0 = not sampled */
+    const uint32_t *marks; /* words of (PROFILE, 1), package.h; NULL = the program has none */
+    size_t mark_count;
+    uint64_t cycles; /* latest end minus latest first sample (D3); 0 = not sampled */
 };
 
 /* Nonzero ends the device_run() after this run with -ERR_CANCELLED; the program stays. */
@@ -85,6 +87,9 @@ typedef int device_output_fn(const struct device_output *output, void *arg);
 struct device_run_report {
     uint64_t runs;       /* that ended well */
     uint64_t elapsed_ns; /* device time of the whole call */
+    /* The hardware test: after the last run, what all tiles say. */
+    uint32_t completed_tiles; /* that wrote the completion word of the last run; the participants */
+    uint32_t quiet_tiles;     /* whose contexts are neither excepted nor stopped: all 1,472 */
 };
 
 /* Runs the resident program `runs` times. inputs[i] holds `runs` tensors of input i, one after
