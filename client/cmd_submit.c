@@ -322,7 +322,13 @@ static int add_options(struct submit *s, struct err *err) {
     if (r == 0) {
         r = add_number(a, options, "seed", 0, (int64_t)1 << 53, err);
     }
+    int64_t run = 0;
+    if (r == 0) {
+        r = args_number(a, "profile-run", 0, PROTO_MAX_RUNS - 1, &run, err);
+        json_object_set_new(run > 0 ? options : NULL, "profile_run", json_integer(run));
+    }
     add_text(a, options, "accumulate");
+    add_text(a, options, "profile");
     add_text(a, options, "cache");
     add_text(a, s->job, "name");
     if (args_has(a, "check")) {

@@ -25,6 +25,8 @@ static const struct command_option submit_options[] = {
     {0, "file", "LABEL=FILE", "a tensor file; by default the label's name beside the model"},
     {0, "tiles", "N", "number of tiles"},
     {0, "accumulate", "f32|f16", "how partial sums are kept"},
+    {0, "profile", "off|phase|kernel", "how finely a run is sampled (phase)"},
+    {0, "profile-run", "N", "which run's samples are kept (0)"},
     {0, "seed", "N", "enters every generator"},
     {0, "check", NULL, "compare with the reference"},
     {0, "compile-only", NULL, "do not run"},

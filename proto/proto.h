@@ -205,6 +205,8 @@ struct proto_job {
     struct {
         int64_t tiles;
         const char *accumulate; /* "f32" or "f16" */
+        const char *profile;    /* "off", "phase" or "kernel" */
+        int64_t profile_run;    /* whose samples are kept */
         int64_t seed;
         bool check; /* compare with the reference after the run */
         bool run;   /* false: compile only */
