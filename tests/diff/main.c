@@ -153,35 +153,25 @@ static char *read_file(const char *path) {
 }
 
 /* One model: its figures, and whether every output is within its tolerance. */
-static int run_model(
-    const char *path, uint32_t tiles, const struct pipeline_options *given, const char *folder,
-    int threads) {
+static int run_model(const char *path, const struct pipeline_options *options) {
     char *model = read_file(path);
     if (model == NULL) {
         perror(path);
         return 2;
     }
-    struct pipeline_options options = {
-        .tiles = tiles,
-        .profile = given->profile,
-        .seed = given->seed,
-        .runs = 1,
-        .print = given->print,
-        .accumulate_f16 = given->accumulate_f16,
-        .folder = folder,
-        .sim = {.threads = threads}};
     struct pipeline_result r;
     struct err err = {0};
-    int rc = pipeline_run(model, &options, &r, &err);
+    int rc = pipeline_run(model, options, &r, &err);
     free(model);
     if (rc < 0) {
-        printf("%s, %u tiles: %s: %s %s\n", path, tiles, err_name(rc), err.text, err.where);
+        printf(
+            "%s, %u tiles: %s: %s %s\n", path, options->tiles, err_name(rc), err.text, err.where);
         return 1;
     }
     printf(
         "%s, %u tiles: %s, error %.3g of tolerance %.3g, %llu cycles (estimate %llu, exchange "
         "%llu), %u phases, %u calls, %u active tiles, compile %.2f s\n",
-        path, tiles, r.pass ? "pass" : "FAIL", r.worst.max_abs_error, r.worst.tolerance,
+        path, options->tiles, r.pass ? "pass" : "FAIL", r.worst.max_abs_error, r.worst.tolerance,
         (unsigned long long)r.cycles, (unsigned long long)r.compile.estimated_cycles,
         (unsigned long long)r.compile.exchange_cycles, r.compile.exchange_phases,
         r.compile.kernel_calls, r.compile.active_tiles, r.compile_s);
@@ -228,9 +218,16 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (path != NULL) {
-        struct pipeline_options given = {
-            .profile = profile, .seed = seed, .print = stages, .accumulate_f16 = t.accumulate_f16};
-        int rc = run_model(path, tiles, &given, folder, threads);
+        struct pipeline_options one = {
+            .tiles = tiles,
+            .profile = profile,
+            .seed = seed,
+            .runs = 1,
+            .print = stages,
+            .accumulate_f16 = t.accumulate_f16,
+            .folder = folder,
+            .sim = {.threads = threads}};
+        int rc = run_model(path, &one);
         rmdir(folder);
         return rc;
     }
