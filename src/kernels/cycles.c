@@ -79,6 +79,21 @@ reduce_groups(const struct kernel_variant *v, uint32_t parts, uint32_t rows, uin
     return 30 + constants_groups(v->act) + quads * (17 + (v->has_bias ? 3 : 0) + own_rows * row);
 }
 
+static uint32_t reduce_share_cycles(
+    const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint32_t panels) {
+    uint32_t units = (v->in_f16 ? 2 : 4) * panels;
+    uint32_t own_rows = rows < 6 ? rows : div_up(rows, 6);
+    uint32_t own_units = rows < 6 ? div_up(units, 6) : units;
+    uint32_t row = 6 + 2 * parts + (v->has_bias ? 3 : 0);
+    if (is_f16_path(v->act)) {
+        row += (v->in_f16 ? 5 : 3) + (v->act == ACT_RELU ? (v->in_f16 ? 2 : 1) : 0);
+    } else {
+        row += (v->in_f16 ? 2 : 1) * (2 + finish_groups(v->act));
+    }
+    uint32_t unit = 25 + (v->has_bias ? 4 : 0);
+    return 30 + 6 * (31 + constants_groups(v->act) + own_units * (unit + own_rows * row));
+}
+
 /* Worker cycles of the three passes over `full` panels and `tail` columns of another. */
 static uint32_t softmax_passes(uint32_t full, uint32_t tail) {
     const uint32_t sum_quad = 1 + 4 + 4 * 3, scale_quad = sum_quad + 4;
@@ -285,6 +300,7 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     switch (v->id) {
     case KERNEL_GEMM_AMP: return gemm_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_REDUCE: return launch + 6 * reduce_groups(v, dims[0], dims[1], dims[2]);
+    case KERNEL_REDUCE_SHARE: return reduce_share_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_UNARY: return launch + 6 * unary_groups(v->act, dims[0]);
     case KERNEL_ADD: return launch + 6 * add_groups(v->act, dims[0]);
     case KERNEL_ADD_ROW: return launch + 6 * add_row_groups(v->act, dims[0], dims[1]);

@@ -89,10 +89,10 @@ enum kernel_id {
 struct kernel_variant {
     enum kernel_id id;
     enum kernel_act act;
-    bool has_bias;     /* GEMM, REDUCE */
+    bool has_bias;     /* GEMM, REDUCE, REDUCE_SHARE */
     bool out_f32;      /* GEMM: raw f32 partial panels, no bias, no activation; ROW_REDUCE */
     bool w_region1;    /* GEMM: weights lie in region 1: 128-bit coefficient loads */
-    bool in_f16;       /* REDUCE: parts are f16 panels */
+    bool in_f16;       /* REDUCE, REDUCE_SHARE: parts are f16 panels */
     bool accumulates;  /* GEMM_F16: out += x . w; no bias */
     bool has_residual; /* LAYERNORM */
     uint8_t op;        /* BINARY, MAP, ROW_REDUCE, RELAYOUT */
@@ -106,6 +106,10 @@ struct kernel_variant {
  * REDUCE    out[R][16 P] = act(sum of `parts` f32 partials + bias), in ascending part order; with
  *           in_f16 the parts are f16, summed in f32.
  *           Part i lies `stride` bytes (a multiple of 8) after part i - 1. bias is f16[16 P].
+ * REDUCE_SHARE  out[R][16 P] = act(own + sum of `parts` received partials + bias), own first, then
+ *           in ascending order, in f32. Partials are f32 panels, or f16 ones with in_f16. Received
+ *           parts lie `stride` bytes (a multiple of 8) apart, each packed panels of R rows; the own
+ *           part's panels start `own_panel` bytes after each other. bias is f16[16 P].
  * UNARY     out = act(x) over 16 * n elements; out may equal x.
  * ADD       out = act(a + b) over 16 * n elements (f32 sum, one rounding); out may equal a or b.
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.
@@ -163,6 +167,18 @@ enum {
     REDUCE_ROWS,
     REDUCE_PANELS,
     REDUCE_WORDS
+};
+enum {
+    REDUCE_SHARE_OWN,
+    REDUCE_SHARE_OWN_PANEL,
+    REDUCE_SHARE_IN,
+    REDUCE_SHARE_STRIDE,
+    REDUCE_SHARE_PARTS, /* received ones, at least 1 */
+    REDUCE_SHARE_BIAS,
+    REDUCE_SHARE_OUT,
+    REDUCE_SHARE_ROWS,
+    REDUCE_SHARE_PANELS,
+    REDUCE_SHARE_WORDS
 };
 enum { UNARY_X, UNARY_OUT, UNARY_N, UNARY_WORDS };
 enum { ADD_A, ADD_B, ADD_OUT, ADD_N, ADD_WORDS };
@@ -280,7 +296,7 @@ struct kernel_block_bytes {
 };
 struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint32_t panels);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
- * its order: GEMM rows, groups, panels; REDUCE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,
+ * its order: GEMM rows, groups, panels; REDUCE, REDUCE_SHARE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,
  * panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
  * columns; ATTENTION rows, keys, panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
  * parts, rows, panels. Source and fit of the constants: see cycles.c. */
