@@ -39,11 +39,6 @@ int compile_options_check(const struct compile_options *o, struct err *err) {
             err, ERR_INVALID, "/options/tiles", "tiles %u, allowed are 1 to %d", o->tiles,
             TARGET_TILES);
     }
-    if (o->accumulate != ACCUMULATE_F32) {
-        return err_at(
-            err, ERR_INVALID, "/options/accumulate",
-            "accumulate 'f16' has no kernel, allowed is 'f32'");
-    }
     return 0;
 }
 

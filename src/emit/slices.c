@@ -1,7 +1,7 @@
 /* Bytes of a buffer as affine maps between a tensor and a page (design.md D7).
  *
  * A buffer is a sequence of units: a row of a panel (16 elements, 32 bytes) for matrices, a block
- * of 8 channels by 16 K (256 bytes) for weights. Units run over two indices, inner fastest: rows
+ * of 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
  * inside panels, K groups inside blocks of channels. A range of units is cut into at most three
  * rectangles of (outer, inner), and each rectangle where the tensor ends, so that padding is in no
  * slice: the host's zeroed page supplies it. */
@@ -96,8 +96,8 @@ static void weight_rect(
         .tensor_offset = (uint64_t)(n0 * n_stride + k0 * k_stride),
         .page_offset = page,
         .extent = {blocks, groups, lanes, ks},
-        .tensor_stride = {8 * n_stride, 16 * k_stride, n_stride, k_stride},
-        .page_stride = {(int32_t)(256 * w->inner), 256, 32, 2}};
+        .tensor_stride = {s->lanes * n_stride, 16 * k_stride, n_stride, k_stride},
+        .page_stride = {(int32_t)(32 * s->lanes * w->inner), (int32_t)(32 * s->lanes), 32, 2}};
     emit_push_slice(w->target, &x);
 }
 
@@ -105,28 +105,31 @@ static void weight_rect(
 static void weights_unit(
     const struct walk *w, uint32_t o, uint32_t blocks, uint32_t n0, uint32_t n_left, uint32_t i,
     uint32_t groups, uint32_t k0, uint32_t k_left) {
-    uint32_t full_n = n_left / 8 < blocks ? n_left / 8 : blocks;
-    uint32_t part_n = full_n < blocks ? n_left % 8 : 0;
+    uint32_t lanes = w->s->lanes, unit = 32 * lanes;
+    uint32_t full_n = n_left / lanes < blocks ? n_left / lanes : blocks;
+    uint32_t part_n = full_n < blocks ? n_left % lanes : 0;
     uint32_t full_k = k_left / 16 < groups ? k_left / 16 : groups;
     uint32_t part_k = full_k < groups ? k_left % 16 : 0;
-    uint32_t page = at_page(w, o, i, 256);
-    uint32_t page_n = page + full_n * 256 * w->inner, page_k = full_k * 256;
-    weight_rect(w, page, n0, full_n, 8, k0, full_k, 16);
-    weight_rect(w, page + page_k, n0, full_n, 8, k0 + 16 * full_k, 1, part_k);
-    weight_rect(w, page_n, n0 + 8 * full_n, 1, part_n, k0, full_k, 16);
-    weight_rect(w, page_n + page_k, n0 + 8 * full_n, 1, part_n, k0 + 16 * full_k, 1, part_k);
+    uint32_t page = at_page(w, o, i, unit);
+    uint32_t page_n = page + full_n * unit * w->inner, page_k = full_k * unit;
+    uint32_t rest = n0 + lanes * full_n;
+    weight_rect(w, page, n0, full_n, lanes, k0, full_k, 16);
+    weight_rect(w, page + page_k, n0, full_n, lanes, k0 + 16 * full_k, 1, part_k);
+    weight_rect(w, page_n, rest, 1, part_n, k0, full_k, 16);
+    weight_rect(w, page_n + page_k, rest, 1, part_n, k0 + 16 * full_k, 1, part_k);
 }
 
 static void weights_rect(const struct walk *w, struct rect r) {
     const struct lower_shard *s = w->s;
     uint32_t unit_panels = (s->unit + 15) / 16, unit_groups = (s->inner_unit + 15) / 16;
+    uint32_t each = 16 / s->lanes; /* blocks of a panel */
     for (uint32_t o = r.o0; o < r.o1;) {
         uint32_t left, n_left;
-        uint32_t panel = panel_of(s, o / 2, &left);
-        uint32_t n0 = emit_panel_column(s, panel, &n_left) + 8 * (o % 2);
-        n_left -= n_left < 8 * (o % 2) ? n_left : 8 * (o % 2);
+        uint32_t panel = panel_of(s, o / each, &left), skipped = s->lanes * (o % each);
+        uint32_t n0 = emit_panel_column(s, panel, &n_left) + skipped;
+        n_left -= n_left < skipped ? n_left : skipped;
         left = unit_panels - panel % unit_panels < left ? unit_panels - panel % unit_panels : left;
-        uint32_t blocks = 2 * left - o % 2;
+        uint32_t blocks = each * left - o % each;
         blocks = blocks < r.o1 - o ? blocks : r.o1 - o;
         for (uint32_t i = r.i0; i < r.i1;) {
             uint32_t k_left, group = s->group_first + i;
@@ -231,8 +234,7 @@ static void panels_rect(const struct walk *w, struct rect r) {
 }
 
 uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b) {
-    (void)s;
-    return b->kind == BUFFER_WEIGHTS ? 256 : 32;
+    return b->kind == BUFFER_WEIGHTS ? 32 * s->lanes : 32;
 }
 
 void emit_shard_slices(

@@ -14,12 +14,16 @@
  * copied by a kernel). What a tile already holds in the right form is not moved. The moves of a
  * level are a list: one may send on what others before it complete (a relay inside one exchange).
  *
- * K split: tile kk of a GEMM block computes f32 panels of the whole block, its own share last.
+ * K split: tile kk of a GEMM block computes panels of partials of the whole block. When reducers
+ * share its panels and the partials are f32, the own share comes last.
  * The buffer goes on with room for the other parts, so that the reduction finds own and received
  * parts at one stride and nothing is copied:
  *
  *     [ shares of the others, ascending | own share | part | part | ... ]
  *                                       └ REDUCE_IN, stride = bytes of the own share
+ *
+ * Otherwise the own share is read where it lies and received parts have a buffer of their own
+ * (REDUCE_SHARE).
  *
  * Invariants, checked by lower_verify(): (1) home blocks cover each matrix exactly; (2) each byte
  * that a call or a move reads was written at an earlier time, by host, call or move, or is relayed
@@ -54,7 +58,7 @@ enum buffer_kind {
     BUFFER_MATRIX,  /* constant block in panels */
     BUFFER_VALUE,   /* home block of a matrix */
     BUFFER_OPERAND, /* gathered copy for one or more steps */
-    BUFFER_PARTIAL, /* f32 panels of a K part, with room for the other parts */
+    BUFFER_PARTIAL, /* panels of a K part, maybe with room for the other parts; received parts */
     BUFFER_SCRATCH,
     BUFFER_KINDS
 };
@@ -117,6 +121,7 @@ struct lower_shard {
     uint32_t matrix_columns; /* of the tensor as a matrix */
     uint32_t unit;           /* columns that start at a panel together (plan.h) */
     uint32_t inner_unit;     /* WEIGHTS: likewise of K */
+    uint32_t lanes;          /* WEIGHTS: channels of a block, 8 or 16 (kernels.h) */
     bool is_fill;            /* ROW without a value: `fill` (f16) in every column */
     uint16_t fill;
     uint32_t row_first, row_last;     /* VALUE, MATRIX */

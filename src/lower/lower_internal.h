@@ -98,6 +98,21 @@ void lower_add_move(
 /* local.c */
 void lower_local(struct lowering *l, uint32_t step);
 
+/* gemm.c */
+struct gemm_tile { /* one tile of a GEMM grid */
+    uint32_t i, j, kk, tile;
+    uint32_t rows, groups, width; /* width: panels of block column j */
+    struct plan_share share;
+    struct buffer_id x, out; /* out: the result, or a partial */
+};
+void lower_gemm(struct lowering *l, uint32_t step);
+
+/* reduce.c: moves and calls that reduce one block; tiles: k of them; column: of the result's
+ * distribution, where the block begins. */
+void lower_reduce(
+    struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t column);
+uint32_t lower_partial_bytes(const struct plan_step *s); /* of a row of a panel of partials */
+
 /* vertices.c */
 void lower_step(struct lowering *l, uint32_t step);
 struct lower_vertex lower_new_vertex(

@@ -68,6 +68,7 @@ struct buffer_id lower_weights(
         .matrix_columns = s->columns,
         .unit = s->unit,
         .inner_unit = s->inner_unit,
+        .lanes = s->form.is_f16 ? 16 : 8,
         .row_last = s->inner,
         .group_first = s->group_bound[kk],
         .group_last = s->group_bound[kk + 1],

@@ -41,12 +41,18 @@ static void fault(struct checker *c, const char *what, uint32_t at, const char *
 static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word) {
     const struct lower_word *w = v->words;
     switch (v->variant.id) {
+    case KERNEL_GEMM_F16:
+        *ret_word = GEMM_OUT;
+        return w[GEMM_ROWS].value * w[GEMM_PANELS].value * 32;
     case KERNEL_GEMM_AMP:
         *ret_word = GEMM_OUT;
         return w[GEMM_ROWS].value * w[GEMM_PANELS].value * (v->variant.out_f32 ? 64 : 32);
     case KERNEL_REDUCE:
         *ret_word = REDUCE_OUT;
         return w[REDUCE_ROWS].value * w[REDUCE_PANELS].value * 32;
+    case KERNEL_REDUCE_SHARE:
+        *ret_word = REDUCE_SHARE_OUT;
+        return w[REDUCE_SHARE_ROWS].value * w[REDUCE_SHARE_PANELS].value * 32;
     case KERNEL_UNARY: *ret_word = UNARY_OUT; return w[UNARY_N].value * 32;
     case KERNEL_ADD: *ret_word = ADD_OUT; return w[ADD_N].value * 32;
     case KERNEL_ADD_ROW:

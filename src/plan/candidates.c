@@ -8,7 +8,8 @@
 struct dist_entry {
     struct dist_entry *next;
     uint32_t rows, panels, m, n, k;
-    uint32_t parts; /* of rows in a head: see dist_heads() */
+    uint32_t parts;     /* of rows in a head: see dist_heads() */
+    uint32_t row_parts; /* of a block: see dist_result() */
     bool is_operand;
     struct plan_dist dist;
 };
@@ -24,7 +25,8 @@ const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count) {
 static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *key) {
     for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
         if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
-            e->k == key->k && e->parts == key->parts && e->is_operand == key->is_operand) {
+            e->k == key->k && e->parts == key->parts && e->row_parts == key->row_parts &&
+            e->is_operand == key->is_operand) {
             return e;
         }
     }
@@ -35,25 +37,29 @@ static void fill_result(struct arena *a, struct dist_entry *e) {
     const uint32_t *outer = dist_bounds(a, e->panels, e->n);
     uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)e->n * e->k + 1);
     uint16_t *column_tile = ARENA_ARRAY(a, uint16_t, (size_t)e->n * e->k);
+    uint16_t *stride = ARENA_ARRAY(a, uint16_t, (size_t)e->n * e->k); /* to the next row part */
     uint32_t count = 0;
     for (uint32_t j = 0; j < e->n; j++) {
         uint32_t width = outer[j + 1] - outer[j];
-        uint32_t parts = e->k < width ? e->k : width;
+        uint32_t parts = e->k / e->row_parts < width ? e->k / e->row_parts : width;
         for (uint32_t p = 0; p < parts; p++) {
             bound[count] = outer[j] + (uint32_t)((uint64_t)width * p / parts);
+            stride[count] = (uint16_t)parts;
             column_tile[count++] = (uint16_t)(j * e->k + p);
         }
     }
     bound[count] = e->panels;
-    uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)e->m * count);
-    for (uint32_t i = 0; i < e->m; i++) {
+    uint32_t m = e->m * e->row_parts;
+    uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)m * count);
+    for (uint32_t i = 0; i < m; i++) {
         for (uint32_t c = 0; c < count; c++) {
+            uint32_t block = i / e->row_parts, part = i % e->row_parts;
             uint32_t at = e->parts > 1 ? (i / e->parts * e->n + c) * e->parts + i % e->parts
-                                       : i * e->n * e->k + column_tile[c];
+                                       : block * e->n * e->k + column_tile[c] + part * stride[c];
             tile[i * count + c] = (uint16_t)at;
         }
     }
-    e->dist = (struct plan_dist){e->m, count, dist_bounds(a, e->rows, e->m), bound, tile};
+    e->dist = (struct plan_dist){m, count, dist_bounds(a, e->rows, m), bound, tile};
 }
 
 static void fill_operand(struct arena *a, struct dist_entry *e) {
@@ -101,14 +107,21 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
     return &e->dist;
 }
 
-const struct plan_dist *dist_grid(
-    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, k, 1, false, {0}});
+const struct plan_dist *
+dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n) {
+    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, false, {0}});
+}
+
+const struct plan_dist *
+dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g) {
+    return intern(
+        pool, (struct dist_entry){
+                  NULL, rows, panels, g->m, g->n, g->k, 1, g->form.row_parts, false, {0}});
 }
 
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, true, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, true, {0}});
 }
 
 const struct plan_dist *dist_heads(
@@ -116,12 +129,12 @@ const struct plan_dist *dist_heads(
     uint32_t parts) {
     return intern(
         pool,
-        (struct dist_entry){NULL, rows, panels, batches * parts, heads, 1, parts, false, {0}});
+        (struct dist_entry){NULL, rows, panels, batches * parts, heads, 1, parts, 1, false, {0}});
 }
 
 const struct plan_dist *
 dist_rows16(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m) {
-    const struct plan_dist *base = dist_grid(pool, cost_ceil(rows, 16), panels, m, 1, 1);
+    const struct plan_dist *base = dist_grid(pool, cost_ceil(rows, 16), panels, m, 1);
     uint32_t *bound = ARENA_ARRAY(pool->arena, uint32_t, (size_t)m + 1);
     for (uint32_t i = 0; i <= m; i++) {
         bound[i] = i < m ? 16 * base->row_bound[i] : rows;
@@ -172,43 +185,121 @@ static uint64_t grid_score(const struct plan_step *s, const struct grid *g) {
            (g->n > 1 ? operand + PLAN_SYNC_CYCLES : 0);
 }
 
+/* Whether f16 partials are allowed and there is a kernel call for them. A bias of a block that is
+ * not split lies in region 1, where no image holds a literal. */
+static bool may_be_f16(const struct plan_step *s, const struct plan_options *o, uint32_t k) {
+    return o->accumulate_f16 && cost_ceil(s->groups, k) <= PLAN_F16_GROUPS &&
+           (k > 1 || s->row.n == NO_VALUE.n || !s->row_is_literal);
+}
+
+/* The cheapest ways to share the reduction of a block: by panels, by rows, by both. */
+static void choose_row_parts(const struct plan_step *s, struct grid *g) {
+    uint32_t panels = cost_ceil(s->panels, g->n), best = 1;
+    const uint32_t tried[] = {1, g->k / (g->k < panels ? g->k : panels), g->k};
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        g->form.row_parts = tried[i];
+        if (tried[i] * g->m > s->rows) {
+            continue;
+        }
+        uint64_t exchange, compute;
+        cost_gemm_reduce(s, g, &exchange, &compute);
+        if (exchange + compute < least) {
+            least = exchange + compute;
+            best = tried[i];
+        }
+    }
+    g->form.row_parts = best;
+}
+
+struct menu {
+    const struct plan_step *step;
+    struct grid *list; /* by score, `limit` at most */
+    uint32_t count, limit;
+    struct grid least[16]; /* those that need least memory, by bytes */
+    uint32_t least_count, least_limit;
+};
+
+static void menu_offer(struct menu *menu, struct grid g) {
+    struct footprint f = cost_gemm_bytes(menu->step, &g);
+    uint64_t bytes = f.resident + f.transient;
+    if (bytes > PLAN_REGION0_BYTES + PLAN_REGION1_BYTES) {
+        return;
+    }
+    g.score = grid_score(menu->step, &g);
+    menu->count = menu_insert(menu->list, menu->count, menu->limit, g);
+    g.score = bytes;
+    menu->least_count = menu_insert(menu->least, menu->least_count, menu->least_limit, g);
+}
+
+static bool same_grid(const struct grid *a, const struct grid *b) {
+    return a->m == b->m && a->n == b->n && a->k == b->k && plan_form_equal(&a->form, &b->form);
+}
+
 uint32_t plan_gemm_menu(
-    const struct plan_step *s, uint32_t tiles, struct grid *ret, uint32_t limit, uint64_t *work) {
-    uint32_t count = 0;
+    const struct plan_step *s, const struct plan_options *options, struct grid *ret, uint32_t limit,
+    uint64_t *work) {
+    uint32_t tiles = options->tiles;
     uint32_t small = limit / 5; /* places kept for the grids that need least memory */
-    struct grid least[16];
-    uint32_t least_count = 0;
+    struct menu menu = {.step = s, .list = ret, .limit = limit - small};
+    menu.least_limit = small < 16 ? small : 16;
     for (uint32_t k = 1; k != 0 && k <= tiles; k = next_cut(s->groups, k)) {
         for (uint32_t n = 1; n != 0 && n * k <= tiles; n = next_cut(s->panels, n)) {
             for (uint32_t m = 1; m != 0 && m * n * k <= tiles; m = next_cut(s->rows, m)) {
-                struct grid g = {m, n, k, 0};
-                struct footprint f = cost_gemm_bytes(s, &g);
-                uint64_t bytes = f.resident + f.transient;
-                ++*work;
-                if (bytes > PLAN_REGION0_BYTES + PLAN_REGION1_BYTES) {
-                    continue;
+                for (int is_f16 = 0; is_f16 <= (may_be_f16(s, options, k) ? 1 : 0); is_f16++) {
+                    struct grid g = {m, n, k, {.is_f16 = is_f16 == 1, .row_parts = 1}, 0};
+                    ++*work;
+                    if (k > 1) {
+                        choose_row_parts(s, &g);
+                    }
+                    menu_offer(&menu, g);
                 }
-                g.score = grid_score(s, &g);
-                count = menu_insert(ret, count, limit - small, g);
-                uint64_t score = g.score;
-                g.score = bytes;
-                least_count = menu_insert(least, least_count, small < 16 ? small : 16, g);
-                g.score = score;
             }
         }
     }
-    for (uint32_t i = 0; i < least_count; i++) {
+    for (uint32_t i = 0; i < menu.least_count; i++) {
         bool is_listed = false;
-        for (uint32_t j = 0; j < count; j++) {
-            is_listed = is_listed || (ret[j].m == least[i].m && ret[j].n == least[i].n &&
-                                      ret[j].k == least[i].k);
+        for (uint32_t j = 0; j < menu.count; j++) {
+            is_listed = is_listed || same_grid(&ret[j], &menu.least[i]);
         }
-        if (!is_listed && count < limit) {
-            least[i].score = grid_score(s, &least[i]);
-            ret[count++] = least[i];
+        if (!is_listed && menu.count < limit) {
+            menu.least[i].score = grid_score(s, &menu.least[i]);
+            ret[menu.count++] = menu.least[i];
         }
     }
-    return count;
+    return menu.count;
+}
+
+/* ---- Shares of a reduction --------------------------------------------------------------------- */
+
+bool plan_form_equal(const struct plan_form *a, const struct plan_form *b) {
+    return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts;
+}
+
+bool plan_reduces_in_place(const struct plan_step *s) {
+    return s->form.is_f16 || s->form.row_parts > 1;
+}
+
+uint32_t plan_panel_parts(const struct plan_step *s, uint32_t j) {
+    uint32_t width = s->panel_bound[j + 1] - s->panel_bound[j], parts = s->k / s->form.row_parts;
+    return parts < width ? parts : width;
+}
+
+struct plan_share
+plan_reduce_share(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk) {
+    uint32_t first = s->panel_bound[j], width = s->panel_bound[j + 1] - first;
+    uint32_t parts = plan_panel_parts(s, j), row_parts = s->form.row_parts;
+    struct plan_share share = {.row_part = kk / parts, .panel_part = kk % parts};
+    if (share.row_part >= row_parts) {
+        share.panel_first = share.panel_last = first + width;
+        return share;
+    }
+    uint64_t row = (uint64_t)i * row_parts + share.row_part, all = (uint64_t)s->m * row_parts;
+    share.row_first = (uint32_t)(s->rows * row / all);
+    share.row_last = (uint32_t)(s->rows * (row + 1) / all);
+    share.panel_first = first + (uint32_t)((uint64_t)width * share.panel_part / parts);
+    share.panel_last = first + (uint32_t)((uint64_t)width * (share.panel_part + 1) / parts);
+    return share;
 }
 
 /* ---- What a block of a result needs of the operands ------------------------------------------ */

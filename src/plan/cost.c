@@ -40,11 +40,26 @@ cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32
 uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool w_region1) {
     struct plan_step chosen = *s;
     chosen.k = g->k;
+    chosen.form = g->form;
     chosen.w_region1 = w_region1;
     struct kernel_variant v = plan_variant(&chosen);
     uint32_t dims[3] = {
         cost_ceil(s->rows, g->m), cost_ceil(s->groups, g->k), cost_ceil(s->panels, g->n)};
     return kernel_cycles(&v, dims);
+}
+
+struct share { /* of one reducer, the largest */
+    uint32_t rows, panels;
+    uint32_t reducers; /* of a block */
+};
+
+static struct share largest_share(const struct plan_step *s, const struct grid *g) {
+    uint32_t panels = cost_ceil(s->panels, g->n), parts = g->k / g->form.row_parts;
+    parts = parts < panels ? parts : panels;
+    return (struct share){
+        .rows = cost_ceil(s->rows, g->m * g->form.row_parts),
+        .panels = cost_ceil(panels, parts),
+        .reducers = parts * g->form.row_parts};
 }
 
 void cost_gemm_reduce(
@@ -55,17 +70,22 @@ void cost_gemm_reduce(
     if (g->k == 1) {
         return;
     }
-    uint32_t rows = cost_ceil(s->rows, g->m);
-    uint32_t panels = cost_ceil(s->panels, g->n);
-    uint32_t reducers = g->k < panels ? g->k : panels;
-    uint32_t share = cost_ceil(panels, reducers);
-    uint64_t in = (uint64_t)(g->k - 1) * (16ull * rows * share + 3);
-    uint64_t out = 16ull * rows * panels + 2ull * reducers;
+    struct share share = largest_share(s, g);
+    uint64_t rows = cost_ceil(s->rows, g->m), panels = cost_ceil(s->panels, g->n);
+    uint32_t unit = g->form.is_f16 ? 8 : 16; /* events a row of a panel */
+    /* Fewer rows than the block has: each panel is a message of its own. */
+    uint32_t pieces = g->form.row_parts > 1 ? share.panels : 1;
+    uint64_t own = (uint64_t)unit * share.rows * share.panels;
+    uint64_t in = (g->k - 1) * (own + 3ull * pieces);
+    uint64_t out =
+        unit * rows * panels - (share.reducers == g->k ? own : 0) + 2ull * share.reducers * pieces;
     *ret_exchange = (in > out ? in : out) + PLAN_START_EVENTS + PLAN_SYNC_CYCLES;
     struct plan_step chosen = *s;
     chosen.k = g->k;
+    chosen.form = g->form;
     struct kernel_variant v = plan_reduce_variant(&chosen);
-    uint32_t dims[3] = {g->k, rows, share};
+    uint32_t parts = plan_reduces_in_place(&chosen) ? g->k - 1 : g->k;
+    uint32_t dims[3] = {parts, share.rows, share.panels};
     *ret_compute = kernel_cycles(&v, dims);
 }
 
@@ -78,11 +98,17 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
     struct footprint f = {
         .resident = 512 * groups * panels + 32 * panels,
         .region1 = kernel_gemm_scratch_bytes((uint32_t)rows) + 128};
+    if (g->form.is_f16) {
+        f.region1 = result + 160;
+    }
     if (g->k > 1) {
-        uint64_t reducers = g->k < panels ? g->k : panels;
-        uint64_t share = (panels + reducers - 1) / reducers;
-        f.region1 += 64 * rows * (panels + (g->k - 1) * share);
-        result = 32 * rows * share;
+        struct share share = largest_share(s, g);
+        uint64_t own = (uint64_t)share.rows * share.panels;
+        uint64_t received = (g->form.is_f16 ? 32 : 64) * (g->k - 1) * own;
+        f.region1 += received + (g->form.is_f16 ? 0 : 2 * result);
+        result = 32 * own;
+    } else if (g->form.is_f16) {
+        result = 0; /* it is what the partials become */
     }
     f.transient = x + result + f.region1;
     f.largest = x > result ? x : result;

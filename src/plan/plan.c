@@ -8,6 +8,7 @@
 
 struct choice {
     uint32_t m, n, k;
+    struct plan_form form; /* GEMM */
     bool w_region1;
     const struct plan_dist *dist;
     const struct plan_dist *inputs[PLAN_OPERANDS]; /* of graph inputs first read here, or NULL */
@@ -152,7 +153,7 @@ static void offer(struct search *q, struct draft *list, uint32_t step, struct dr
     for (uint32_t i = 0; i < q->next_count && same < PLAN_PER_KIND; i++) {
         if (list[i].kind == d.kind) {
             if (list[i].from == d.from && list[i].c.m == d.c.m && list[i].c.n == d.c.n &&
-                list[i].c.k == d.c.k) {
+                list[i].c.k == d.c.k && plan_form_equal(&list[i].c.form, &d.c.form)) {
                 return; /* the same choice met twice */
             }
             same++;
@@ -199,7 +200,7 @@ static uint32_t level_of(const struct state *s, uint32_t matrix) {
 
 static const struct plan_dist *rows_home(struct search *q, const struct plan_matrix *x) {
     uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
-    return dist_grid(&q->pool, x->rows, x->panels, m, 1, 1);
+    return dist_grid(&q->pool, x->rows, x->panels, m, 1);
 }
 
 static void extend_gemm(
@@ -210,7 +211,7 @@ static void extend_gemm(
     const struct plan_dist *source = from->dist[s->in[0]];
     for (uint32_t i = 0; i < menu_count; i++) {
         const struct grid *g = &menu[i];
-        struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k}};
+        struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k, .form = g->form}};
         d.bytes = cost_gemm_bytes(s, g);
         if (source != NULL) { /* its home blocks live beside what is gathered from them */
             d.bytes.transient +=
@@ -226,7 +227,7 @@ static void extend_gemm(
         cost_gemm_reduce(s, g, &reduce_exchange, &reduce_compute);
         d.c.compute = cost_gemm_compute(s, g, d.c.w_region1) + reduce_compute;
         d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
-        d.c.dist = dist_grid(&q->pool, s->rows, s->panels, g->m, g->n, g->k);
+        d.c.dist = dist_result(&q->pool, s->rows, s->panels, g);
         uint64_t moved = 0;
         const struct plan_dist *at = source;
         if (x->kind == PLAN_INPUT && source == NULL) {
@@ -355,7 +356,7 @@ extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct 
         } else if (p->out_panels > 0) {
             dist = dist_heads(&q->pool, s->rows, s->panels, p->batches, p->heads, menu[i]);
         } else {
-            dist = dist_grid(&q->pool, s->rows, s->panels, blocks * menu[i], 1, 1);
+            dist = dist_grid(&q->pool, s->rows, s->panels, blocks * menu[i], 1);
         }
         extend_one(q, list, step, from, dist);
     }
@@ -393,8 +394,7 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
             n = q->tiles / menu[i] < s->panels ? q->tiles / menu[i] : s->panels;
         }
         extend_one(
-            q, list, step, from,
-            dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1, 1));
+            q, list, step, from, dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1));
     }
 }
 
@@ -461,7 +461,7 @@ static int advance(struct search *q, uint32_t step, struct err *err) {
     uint32_t menu_count = 0;
     q->least_bytes = UINT64_MAX;
     if (s->kind == PLAN_GEMM) {
-        menu_count = plan_gemm_menu(s, q->tiles, menu, PLAN_MENU, &q->work);
+        menu_count = plan_gemm_menu(s, q->options, menu, PLAN_MENU, &q->work);
     }
     struct draft list[PLAN_BEAM];
     q->next_count = 0;
@@ -523,7 +523,7 @@ static void settle(struct search *q, const struct state *s, struct plan *to) {
         x->dist = x->kind == PLAN_CONSTANT ? NULL : s->dist[i];
         if (x->kind == PLAN_INPUT && x->dist == NULL) { /* read by nobody, or an output as it is */
             uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
-            x->dist = dist_grid(&q->pool, x->rows, x->panels, m, 1, 1);
+            x->dist = dist_grid(&q->pool, x->rows, x->panels, m, 1);
         }
     }
     const struct state *at = s;
@@ -533,6 +533,7 @@ static void settle(struct search *q, const struct state *s, struct plan *to) {
         step->m = c->m;
         step->n = c->n;
         step->k = c->k;
+        step->form = c->form;
         step->w_region1 = c->w_region1;
         step->dist = c->dist;
         step->compute_cycles = c->compute;
@@ -560,7 +561,8 @@ static bool is_alike(const struct plan *a, const struct plan *b) {
     uint32_t different = 0;
     for (uint32_t i = 0; i < a->step_count; i++) {
         different += a->steps[i].m != b->steps[i].m || a->steps[i].n != b->steps[i].n ||
-                     a->steps[i].k != b->steps[i].k;
+                     a->steps[i].k != b->steps[i].k ||
+                     !plan_form_equal(&a->steps[i].form, &b->steps[i].form);
     }
     return different == 0;
 }
@@ -592,6 +594,10 @@ int plan_build(
     int rc = plan_fuse(g, a, &fused, err);
     if (rc != 0) {
         return rc;
+    }
+    for (uint32_t i = 0; i < fused->step_count; i++) {
+        struct plan_step *s = &fused->steps[i];
+        s->row_is_literal = s->row.n != NO_VALUE.n && g->values[s->row.n].is_hashed_constant;
     }
     struct search q = {
         .plan = options->repeats != REPEATS_NONE ? plan_repeat_find(fused, a) : fused,
@@ -634,9 +640,9 @@ struct kernel_variant plan_variant(const struct plan_step *s) {
     struct kernel_variant v = {.act = s->act};
     switch (s->kind) {
     case PLAN_GEMM:
-        v.id = KERNEL_GEMM_AMP;
+        v.id = s->form.is_f16 ? KERNEL_GEMM_F16 : KERNEL_GEMM_AMP;
         v.w_region1 = s->w_region1;
-        v.out_f32 = s->k > 1;
+        v.out_f32 = !s->form.is_f16 && s->k > 1;
         v.has_bias = s->k == 1 && s->row.n != NO_VALUE.n;
         v.act = s->k == 1 ? s->act : ACT_NONE;
         break;
@@ -675,22 +681,12 @@ struct kernel_variant plan_relayout_variant(const struct plan_step *s) {
 
 struct kernel_variant plan_reduce_variant(const struct plan_step *s) {
     return (struct kernel_variant){
-        .id = KERNEL_REDUCE, .act = s->act, .has_bias = s->row.n != NO_VALUE.n};
+        .id = plan_reduces_in_place(s) ? KERNEL_REDUCE_SHARE : KERNEL_REDUCE,
+        .act = s->act,
+        .has_bias = s->row.n != NO_VALUE.n,
+        .in_f16 = s->form.is_f16};
 }
 
 uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk) {
     return (i * s->n + j) * s->k + kk;
-}
-
-void plan_reduce_share(
-    const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first, uint32_t *ret_last) {
-    uint32_t first = s->panel_bound[j];
-    uint32_t width = s->panel_bound[j + 1] - first;
-    uint32_t parts = s->k < width ? s->k : width;
-    if (kk >= parts) {
-        *ret_first = *ret_last = first + width;
-        return;
-    }
-    *ret_first = first + (uint32_t)((uint64_t)width * kk / parts);
-    *ret_last = first + (uint32_t)((uint64_t)width * (kk + 1) / parts);
 }

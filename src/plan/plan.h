@@ -15,10 +15,10 @@
  *
  *          panels   0     3     6        GEMM grid m x n x k: tile (i, j, kk) multiplies rows i
  *   rows 0 ┌─────┬─────┐                 by its block of weights (K groups kk, panels j). With
- *          │ t0  │ t1  │                 k > 1 it makes f32 partials; the first min(k, panels) of
- *        4 ├─────┼─────┤                 the k tiles each reduce a share of block (i, j)'s panels.
- *          │ t2  │ t3  │                 Tile number: (i * n + j) * k + kk.
- *        8 └─────┴─────┘
+ *          │ t0  │ t1  │                 k > 1 it makes partials, and some of the k tiles each
+ *        4 ├─────┼─────┤                 reduce a share of block (i, j): its rows are cut in
+ *          │ t2  │ t3  │                 row_parts, its panels in min(k / row_parts, panels).
+ *        8 └─────┴─────┘                 Tile number: (i * n + j) * k + kk.
  *
  * Search: steps in order, a set of partial plans; a partial plan is characterised by the
  * distributions of matrices still needed, the cheapest of each kind survive, and the width is
@@ -49,6 +49,7 @@
 #define PLAN_BEAM          32      /* partial plans kept after a step */
 #define PLAN_PER_KIND      2       /* of one kind: the cheapest, and others as finalists */
 #define PLAN_MENU          40      /* grids tried for a GEMM */
+#define PLAN_F16_GROUPS    32      /* 512 of K at most are summed in f16 (design.md D2) */
 #define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
 #define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */
 #define PLAN_REGION0_BYTES 163840u /* data bytes of a tile that a plan may fill: 10 elements, */
@@ -111,6 +112,13 @@ struct plan_product {
     float scale;                         /* ATTENTION */
 };
 
+/* How a GEMM grid computes its blocks. */
+struct plan_form {
+    bool is_f16; /* f16 partials between K groups, parts of at most PLAN_F16_GROUPS groups */
+    uint32_t
+        row_parts; /* reducers of a block cut its rows in so many parts, its panels in others */
+};
+
 /* Matrices and values are named by the fields in, out, weights, row and row2 only: a repeat gives
  * them new numbers, and takes steps for equal when all other fields are. */
 struct plan_step {
@@ -123,6 +131,7 @@ struct plan_step {
     bool is_transposed;
     struct value_id row;  /* bias, ADD_ROW's or BINARY_ROW's row, NORM's scale, or NO_VALUE */
     struct value_id row2; /* NORM: bias, NO_VALUE when absent */
+    bool row_is_literal;  /* row's bytes are in the image, see lower.h */
     uint8_t op;           /* BINARY, BINARY_ROW, MAP: the kernel's */
     float a, b;           /* MAP: of a x + b; NORM: a = epsilon */
     struct plan_product product;
@@ -132,6 +141,7 @@ struct plan_step {
     uint32_t inner_unit, unit;
     /* The choice. */
     uint32_t m, n, k;            /* k = 1 unless GEMM */
+    struct plan_form form;       /* GEMM */
     const uint32_t *group_bound; /* GEMM: k + 1 */
     const uint32_t *panel_bound; /* GEMM: n + 1, before the split by reducers */
     bool w_region1;
@@ -237,9 +247,17 @@ struct value_id
 plan_param_value(const struct plan *p, uint32_t step, enum plan_param param, uint32_t turn);
 /* Different values in different turns. */
 bool plan_param_varies(const struct plan *p, uint32_t step, enum plan_param param);
-/* Panels [first, last) of block column j that tile kk reduces; empty when kk has no share. With
- * k = 1 the whole block. Relative to the matrix. */
-void plan_reduce_share(
-    const struct plan_step *s, uint32_t j, uint32_t kk, uint32_t *ret_first, uint32_t *ret_last);
+/* What tile kk reduces of block (i, j), relative to the matrix; without panels when kk has no
+ * share. With k = 1 the whole block. */
+struct plan_share {
+    uint32_t row_first, row_last, panel_first, panel_last;
+    uint32_t row_part, panel_part; /* of the block */
+};
+bool plan_form_equal(const struct plan_form *a, const struct plan_form *b);
+struct plan_share plan_reduce_share(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk);
+/* Panels of block column j are shared by so many reducers of each row part. */
+uint32_t plan_panel_parts(const struct plan_step *s, uint32_t j);
+/* The reduction reads the own part where it lies (REDUCE_SHARE), else behind it (REDUCE). */
+bool plan_reduces_in_place(const struct plan_step *s);
 
 #endif

@@ -17,15 +17,22 @@ uint32_t plan_param_copies(const struct plan *p, uint32_t step);
 void plan_repeat_unroll(struct plan *p, struct arena *a);
 int plan_repeat_verify(const struct plan *p, struct err *err);
 
+struct grid { /* choice of a GEMM */
+    uint32_t m, n, k;
+    struct plan_form form;
+    uint64_t score; /* cycles without the operand's source */
+};
+
 /* Distributions are interned: same cut, same pointer. */
 struct dist_pool {
     struct arena *arena;
     struct dist_entry *head;
 };
-/* rows x panels cut in m x (n blocks, each further in min(k, its panels)) parts; numbered
- * (i * n + j) * k + kk: the result of a GEMM grid. k = 1: a plain m x n grid. */
-const struct plan_dist *dist_grid(
-    struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n, uint32_t k);
+const struct plan_dist *
+dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n);
+/* The result of a GEMM grid: shares of its reducers, or blocks when k = 1. */
+const struct plan_dist *
+dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g);
 /* What a GEMM grid reads: rows in m parts, groups in k parts, block (i, kk) on tile
  * (i * n + 0) * k + kk, its first reader. */
 const struct plan_dist *dist_operand(
@@ -42,12 +49,9 @@ dist_rows16(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m);
 const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count);
 
 /* candidates.c */
-struct grid {
-    uint32_t m, n, k;
-    uint64_t score; /* cycles without the operand's source */
-};
 uint32_t plan_gemm_menu(
-    const struct plan_step *s, uint32_t tiles, struct grid *ret, uint32_t limit, uint64_t *work);
+    const struct plan_step *s, const struct plan_options *options, struct grid *ret, uint32_t limit,
+    uint64_t *work);
 uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit);
 
 /* cost.c */

@@ -227,6 +227,7 @@ static char *stage_text(const char *folder) {
     int rc = graph_load(model, no_files, NULL, &a, &loaded, &err);
     rc = rc == 0 ? graph_canonical(loaded, &a, &g, &warnings, &warning_count, &err) : rc;
     ck_assert_msg(rc == 0, "%s %s", err.where, err.text);
+    const char *accumulate = json_string_value(json_object_get(options, "accumulate"));
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
@@ -235,7 +236,10 @@ static char *stage_text(const char *folder) {
     struct compile_result r;
     struct compile_job job = {
         .graph = g,
-        .options = {.tiles = (uint32_t)json_integer_value(json_object_get(options, "tiles"))},
+        .options =
+            {.tiles = (uint32_t)json_integer_value(json_object_get(options, "tiles")),
+             .accumulate = accumulate != NULL && strcmp(accumulate, "f16") == 0 ? ACCUMULATE_F16
+                                                                                : ACCUMULATE_F32},
         .key = ZERO_KEY,
         .compiler_id = ZERO_KEY,
         .package_path = package,
@@ -284,6 +288,7 @@ START_TEST(test_golden) {
     compare_golden("tests/golden/residual");
     compare_golden("tests/golden/ksplit");
     compare_golden("tests/golden/heads");
+    compare_golden("tests/golden/halves");
 }
 END_TEST
 

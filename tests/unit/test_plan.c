@@ -82,17 +82,27 @@ START_TEST(test_grids) {
 }
 END_TEST
 
+/* Shares of a block's reducers cover it exactly, whatever cuts it: panels, rows or both. */
 START_TEST(test_reduce_shares) {
     const uint32_t bound[] = {0, 5, 7};
-    struct plan_step s = {.n = 2, .k = 3, .panel_bound = bound};
-    for (uint32_t j = 0; j < 2; j++) {
-        uint32_t at = bound[j], first, last;
-        for (uint32_t kk = 0; kk < s.k; kk++) {
-            plan_reduce_share(&s, j, kk, &first, &last);
-            ck_assert_uint_eq(first, at);
-            at = last;
+    static const uint32_t ks[] = {3, 6, 7};
+    for (uint32_t form = 0; form < 9; form++) {
+        struct plan_step s = {.m = 2, .n = 2, .k = ks[form / 3], .rows = 23, .panel_bound = bound};
+        s.form.row_parts = 1 + form % 3;
+        bool seen[23][7] = {{false}};
+        for (uint32_t at = 0; at < 4 * s.k; at++) {
+            uint32_t i = at / s.k / 2, j = at / s.k % 2;
+            struct plan_share share = plan_reduce_share(&s, i, j, at % s.k);
+            for (uint32_t p = share.panel_first; p < share.panel_last; p++) {
+                for (uint32_t r = share.row_first; r < share.row_last; r++) {
+                    ck_assert(!seen[r][p] && (r >= 11) == (i == 1) && (p >= 5) == (j == 1));
+                    seen[r][p] = true;
+                }
+            }
         }
-        ck_assert_uint_eq(at, bound[j + 1]);
+        for (uint32_t at = 0; at < 23 * 7; at++) {
+            ck_assert_msg(seen[at / 7][at % 7], "form %u: %u, %u", form, at / 7, at % 7);
+        }
     }
 }
 END_TEST

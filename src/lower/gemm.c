@@ -1,0 +1,137 @@
+/* GEMM: operands gathered, one call a tile of the grid, partials reduced (reduce.c). */
+#include "lower/lower_internal.h"
+
+static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key) {
+    for (struct gathered *g = l->gathered; g != NULL; g = g->next) {
+        if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel &&
+            g->m == key->m && g->n == key->n && g->k == key->k && g->level <= key->level &&
+            !lower_is_stale(l, g->matrix, g->level, key->level)) {
+            return g;
+        }
+    }
+    return NULL;
+}
+
+static struct gathered *new_gathered(struct lowering *l, const struct gathered *key) {
+    struct gathered *g = ARENA_NEW(l->arena, struct gathered);
+    *g = *key;
+    g->buffers = ARENA_ARRAY(l->arena, struct buffer_id, l->plan->tiles);
+    g->next = l->gathered;
+    l->gathered = g;
+    return g;
+}
+
+/* Operand buffers of a GEMM by tile. */
+static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
+    const struct plan_step *s = &l->plan->steps[step];
+    struct gathered key = {
+        .matrix = s->in[0],
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .panel = s->in_panel[0],
+        .level = l->times[step].level};
+    bool is_constant = l->plan->matrices[s->in[0]].kind == PLAN_CONSTANT;
+    struct gathered *g = is_constant ? NULL : find_gathered(l, &key);
+    if (g != NULL) {
+        return g->buffers;
+    }
+    g = new_gathered(l, &key);
+    uint32_t *tiles = ARENA_ARRAY(l->arena, uint32_t, s->n);
+    struct buffer_id *buffers = ARENA_ARRAY(l->arena, struct buffer_id, s->n);
+    for (uint32_t i = 0; i < s->m; i++) {
+        for (uint32_t kk = 0; kk < s->k; kk++) {
+            uint32_t panel = s->in_panel[0];
+            struct need n = {
+                (uint32_t)((uint64_t)s->rows * i / s->m),
+                (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), panel + s->group_bound[kk],
+                panel + s->group_bound[kk + 1]};
+            for (uint32_t j = 0; j < s->n; j++) {
+                tiles[j] = plan_gemm_tile(s, i, j, kk);
+                if (is_constant) {
+                    buffers[j] = lower_constant(l, step, s->in[0], tiles[j], &n);
+                }
+            }
+            if (!is_constant) {
+                lower_gather(l, s->in[0], &n, tiles, s->n, step, buffers);
+            }
+            for (uint32_t j = 0; j < s->n; j++) {
+                g->buffers[tiles[j]] = buffers[j];
+            }
+        }
+    }
+    return g->buffers;
+}
+
+static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile *g) {
+    const struct plan_step *s = &l->plan->steps[step];
+    const struct step_time *t = &l->times[step];
+    uint32_t first = s->panel_bound[g->j], last = s->panel_bound[g->j + 1];
+    struct lower_run runs[3] = {{first, last}};
+    if (!plan_reduces_in_place(s)) { /* the own share last, see lower.h */
+        runs[0].last = g->share.panel_first;
+        runs[1] = (struct lower_run){g->share.panel_last, last};
+        runs[2] = (struct lower_run){g->share.panel_first, g->share.panel_last};
+    }
+    struct lower_vertex v = lower_new_vertex(plan_variant(s), g->tile, t->level, t->time, step);
+    lower_word_buffer(l, &v, GEMM_X, g->x, 0);
+    lower_word_buffer(l, &v, GEMM_W, lower_weights(l, step, g->tile, g->kk, runs, 3), 0);
+    if (v.variant.has_bias) {
+        lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, PARAM_ROW, g->tile, first, last), 0);
+    }
+    lower_word_buffer(l, &v, GEMM_OUT, g->out, 0);
+    uint32_t scratch = kernel_scratch_bytes(&v.variant, g->rows);
+    if (scratch > 0) {
+        scratch = (scratch + 3) & ~3u;
+        struct buffer_id b = lower_new_buffer(l, g->tile, BUFFER_SCRATCH, scratch, step);
+        lower_word_buffer(l, &v, GEMM_SCRATCH, b, 0);
+    }
+    v.words[GEMM_ROWS].value = g->rows;
+    v.words[GEMM_GROUPS].value = g->groups;
+    v.words[GEMM_PANELS].value = g->width;
+    lower_push_vertex(l, v, GEMM_WORDS, (const uint32_t[]){g->rows, g->groups, g->width});
+}
+
+/* Where a K part goes: the block, and behind it what an own share that lies last goes on with. */
+static struct buffer_id partial(struct lowering *l, uint32_t step, const struct gemm_tile *g) {
+    const struct plan_step *s = &l->plan->steps[step];
+    if (plan_reduces_in_place(s)) {
+        uint32_t bytes = lower_partial_bytes(s) * g->rows * g->width;
+        return lower_new_buffer(l, g->tile, BUFFER_PARTIAL, bytes, step);
+    }
+    uint32_t panels = g->share.panel_last - g->share.panel_first;
+    uint32_t bytes = 64 * g->rows * (g->width + (s->k - 1) * panels);
+    struct buffer_id b = lower_new_buffer(l, g->tile, BUFFER_PARTIAL, bytes, step);
+    l->buffers.data[b.n].split_at = 64 * g->rows * (g->width - panels);
+    return b;
+}
+
+void lower_gemm(struct lowering *l, uint32_t step) {
+    const struct plan_step *s = &l->plan->steps[step];
+    const struct buffer_id *x = gemm_operand(l, step);
+    uint32_t *row_bound = ARENA_ARRAY(l->arena, uint32_t, (size_t)s->m + 1);
+    for (uint32_t i = 0; i <= s->m; i++) {
+        row_bound[i] = (uint32_t)((uint64_t)s->rows * i / s->m);
+    }
+    struct gemm_tile *tiles = ARENA_ARRAY(l->arena, struct gemm_tile, s->k);
+    for (uint32_t i = 0; i < s->m; i++) {
+        uint32_t column = 0; /* of the result's distribution */
+        for (uint32_t j = 0; j < s->n; j++) {
+            for (uint32_t kk = 0; kk < s->k; kk++) {
+                struct gemm_tile *g = &tiles[kk];
+                uint32_t tile = plan_gemm_tile(s, i, j, kk);
+                *g = (struct gemm_tile){.i = i, .j = j, .kk = kk, .tile = tile, .x = x[tile]};
+                g->rows = row_bound[i + 1] - row_bound[i];
+                g->groups = s->group_bound[kk + 1] - s->group_bound[kk];
+                g->width = s->panel_bound[j + 1] - s->panel_bound[j];
+                g->share = plan_reduce_share(s, i, j, kk);
+                g->out = s->k == 1 ? l->home[s->out][i * s->n + j] : partial(l, step, g);
+                gemm_call(l, step, g);
+            }
+            if (s->k > 1) {
+                lower_reduce(l, step, tiles, column);
+            }
+            column += plan_panel_parts(s, j);
+        }
+    }
+}
