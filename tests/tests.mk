@@ -37,3 +37,4 @@ TESTOBJ_package := $(B)/tests/support/sample_package.o
 FUZZOBJ_package := $(B)/tests/support/sample_package.o
 TESTDEPS_loader := device sim
 TESTOBJ_loader := $(B)/tests/support/sample_package.o
+TESTDEPS_asm_style := asm

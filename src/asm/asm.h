@@ -20,7 +20,14 @@
  *   Symbols may be defined later or in another object, except where the size of something or a
  *   condition depends on them. Comparisons give 1 or 0.
  * - `.macro name a, b=1, c:req, d:vararg`: `\a` in the body, `\@` a number of the expansion, `\()`
- *   nothing. Arguments are separated by commas.
+ *   nothing. Arguments and parameters are separated by commas, or by blanks that have no operator
+ *   on either side: `m 1 + 2 x` has two.
+ * - Conditions: `.if`, `.ifeq/.ifne/.ifgt/.ifge/.iflt/.ifle` against 0, `.ifdef/.ifndef`,
+ *   `.ifc/.ifnc a, b` on texts as they stand, `.ifb/.ifnb` on blank ones.
+ * - Blanks may stand inside a register operand (`$ a4 : 5 +=`): C preprocessors put them there.
+ * - `ld32 $m0, $m1, $m2` and `ld32 $m0, $m1, 2` leave out the delta $mzero. `1.5h` in an operand is
+ *   the bits of a binary16. `:B` and `:BL` stand for each other where a form has only one of them.
+ * - `.section .text.f, ...`: flags mean nothing; it is placed with `.text`.
  * - `.half 1.5`, `.half 1.0h`, `.half -infh` give binary16; `.half 7` the number 7. `.float` always
  *   converts. `.align n` and `.balign n` count bytes. Gaps in code hold `nop`.
  * - `rpt`: the second operand is the encoded number: `rpt $m0, ((end - start) / 8) - 1`. The body
@@ -54,6 +61,7 @@
 #include "base/err.h"
 #include "isa/isa.h"
 
+#define ASM_MAX_NAME          511          /* characters of a name */
 #define ASM_MAX_DEPTH         64           /* macros and repeats open at once */
 #define ASM_MAX_CONDITIONS    64           /* .if open at once */
 #define ASM_MAX_STATEMENTS    4000000      /* of one source, each expansion counted */
@@ -84,7 +92,8 @@ int asm_assemble(
     const struct asm_source *source, enum isa_unit default_unit, const struct asm_def *defs,
     size_t def_count, struct arena *a, struct asm_object **ret, struct err *err);
 
-/* Total bytes of a section over one object, alignment padding included; 0 when absent. */
+/* Total bytes of a section over one object, alignment padding included; 0 when absent. ".text"
+ * counts ".text.f" too, here and in placements that do not name it apart. */
 size_t asm_section_size(const struct asm_object *object, const char *section);
 
 /* Where a section goes. All objects' pieces of it are laid one after the other in input order,

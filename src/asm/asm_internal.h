@@ -237,6 +237,7 @@ int lexer_next(struct assembler *as, bool is_capture, struct statement *ret); /*
 void cursor_blanks(struct cursor *c);
 bool cursor_take(struct cursor *c, char ch);               /* after blanks */
 size_t cursor_name(struct cursor *c, char *buf, size_t n); /* 0 when there is none, or too long */
+size_t cursor_name_length(const struct cursor *c);         /* of the name at this very place */
 int cursor_string(struct cursor *c, const char **ret_bytes, size_t *ret_size);
 int cursor_end(struct cursor *c); /* nothing may follow */
 
@@ -266,6 +267,9 @@ int data_directive(struct cursor *c, const char *word); /* 1 when known, 0 when 
 struct section *section_now(struct assembler *as);
 int section_switch(struct assembler *as, const char *name);
 int section_append(struct assembler *as, const void *bytes, size_t n, const struct location *at);
+/* A floating literal: digits with '.', exponent or 'h', inf, nan. Returns its length, 0 when the
+ * text is something else. */
+size_t float_literal(const char *p, bool takes_integers, double *ret);
 
 /* code.c */
 int code_statement(struct cursor *c, const char *mnemonic, const struct location *at);

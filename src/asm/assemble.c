@@ -35,6 +35,11 @@ int cursor_fail(const struct cursor *c, const char *format, ...) {
     char text[512];
     struct location at = cursor_at(c);
     va_list args;
+    if (cursor_name_length(c) > ASM_MAX_NAME) { /* whatever else was expected here */
+        return asm_fail(
+            c->as->object, c->as->err, &at, "a name of %zu characters, at most %d",
+            cursor_name_length(c), ASM_MAX_NAME);
+    }
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
@@ -147,10 +152,13 @@ int asm_assemble(
 }
 
 size_t asm_section_size(const struct asm_object *object, const char *section) {
+    size_t total = 0;
+    size_t n = strlen(section);
     for (size_t i = 0; i < object->sections.len; i++) {
-        if (strcmp(object->sections.data[i].name, section) == 0) {
-            return object->sections.data[i].bytes.len;
+        const struct section *s = &object->sections.data[i];
+        if (strncmp(s->name, section, n) == 0 && (s->name[n] == '\0' || s->name[n] == '.')) {
+            total = (total + s->align - 1) / s->align * s->align + s->bytes.len;
         }
     }
-    return 0;
+    return total;
 }

@@ -10,8 +10,6 @@
 #include "base/bytes.h"
 #include "base/f16.h"
 
-#define NAME_MAX_CHARS 128
-
 struct section *section_now(struct assembler *as) {
     return &as->object->sections.data[as->section];
 }
@@ -77,9 +75,7 @@ static int append_datum(struct cursor *c, int size) {
     return section_append(as, bytes, (size_t)size, &item.at);
 }
 
-/* A floating literal: digits with '.', exponent or 'h', inf, nan. Returns its length, 0 when the
- * text is something else. */
-static size_t float_literal(const char *p, bool takes_integers, double *ret) {
+size_t float_literal(const char *p, bool takes_integers, double *ret) {
     const char *s = p + (*p == '-' || *p == '+');
     size_t n = strspn(s, "0123456789");
     bool is_float = takes_integers && n > 0;
@@ -247,7 +243,7 @@ static int align_directive(struct cursor *c, bool is_power) {
 /* ---- sections and modes ---- */
 
 static int section_directive(struct cursor *c) {
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     cursor_blanks(c);
     if (*c->p == '"') {
         const char *text;
@@ -257,12 +253,19 @@ static int section_directive(struct cursor *c) {
             return r;
         }
         if (n == 0 || n >= sizeof name || memchr(text, '\0', n) != NULL) {
-            return cursor_fail(c, "expected a name of 1 to %d characters", NAME_MAX_CHARS - 1);
+            return cursor_fail(c, "expected a name of 1 to %d characters", ASM_MAX_NAME);
         }
         memcpy(name, text, n);
         name[n] = '\0';
-    } else if (cursor_name(c, name, sizeof name) == 0) {
-        return cursor_fail(c, "expected the name of a section");
+    } else { /* anything but blanks and commas */
+        size_t n = strcspn(c->p, " \t\r,");
+        if (n == 0 || n >= sizeof name || isdigit((unsigned char)*c->p)) {
+            return cursor_fail(
+                c, "expected the name of a section, 1 to %d characters", ASM_MAX_NAME);
+        }
+        memcpy(name, c->p, n);
+        name[n] = '\0';
+        c->p += n;
     }
     cursor_blanks(c);
     if (*c->p != '\0' && *c->p != ',') {

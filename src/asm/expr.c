@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/f16.h"
+
 #define MAX_EVAL_STEPS   1000 /* nodes of one evaluation, symbols' values included */
 #define MAX_SYMBOL_DEPTH 64   /* symbols defined by one another */
-#define NAME_MAX_CHARS   128
-
 static const struct expr *
 node(struct cursor *c, enum expr_op op, const struct expr *a, const struct expr *b, int column);
 
@@ -317,7 +317,7 @@ static bool parse_local(struct cursor *c, const struct expr **ret) {
 }
 
 static int parse_primary(struct cursor *c, int depth, const struct expr **ret) {
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     cursor_blanks(c);
     int column = cursor_at(c).column;
     if (isdigit((unsigned char)*c->p)) {
@@ -358,6 +358,13 @@ static int parse_unary(struct cursor *c, int depth, const struct expr **ret) {
     }
     int column = cursor_at(c).column;
     char ch = *c->p;
+    double value;
+    size_t literal = float_literal(c->p, false, &value);
+    if (literal > 0 && c->p[literal - 1] == 'h') { /* "-1.5h": the bits of a binary16 */
+        c->p += literal;
+        *ret = expr_const(c->as->arena, f16_from_f64(value));
+        return 0;
+    }
     if (ch != '-' && ch != '~' && ch != '!' && ch != '+') {
         return parse_primary(c, depth + 1, ret);
     }

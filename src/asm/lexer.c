@@ -204,8 +204,7 @@ bool cursor_take(struct cursor *c, char ch) {
     return true;
 }
 
-size_t cursor_name(struct cursor *c, char *buf, size_t n) {
-    cursor_blanks(c);
+size_t cursor_name_length(const struct cursor *c) {
     size_t len = 0;
     const char *p = c->p;
     if (isdigit((unsigned char)*p)) {
@@ -215,10 +214,16 @@ size_t cursor_name(struct cursor *c, char *buf, size_t n) {
            (p[len] == '$' && len > 0)) {
         len++;
     }
+    return len;
+}
+
+size_t cursor_name(struct cursor *c, char *buf, size_t n) {
+    cursor_blanks(c);
+    size_t len = cursor_name_length(c);
     if (len == 0 || len >= n) {
         return 0;
     }
-    memcpy(buf, p, len);
+    memcpy(buf, c->p, len);
     buf[len] = '\0';
     c->p += len;
     return len;

@@ -22,6 +22,8 @@ struct global {
 struct linker {
     const struct asm_object *const *objects;
     size_t object_count;
+    const struct asm_placement *places;
+    size_t place_count;
     uint32_t **addrs; /* by object and section */
     bool **is_placed; /* likewise */
     struct intern names;
@@ -50,6 +52,27 @@ static struct resolver resolver_of(const struct linker *link, size_t object) {
 
 /* ---- placement ---- */
 
+/* ".text.f" goes with ".text" unless some placement names it. */
+static bool
+belongs(const struct linker *link, const struct asm_placement *place, const char *section) {
+    size_t n = strlen(place->section);
+    if (strcmp(section, place->section) == 0) {
+        return true;
+    }
+    if (strncmp(section, place->section, n) != 0 || section[n] != '.') {
+        return false;
+    }
+    for (size_t i = 0; i < link->place_count; i++) { /* the longest name that covers it wins */
+        const char *name = link->places[i].section;
+        size_t other = strlen(name);
+        if (other > n && strncmp(section, name, other) == 0 &&
+            (section[other] == '.' || section[other] == '\0')) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Sets the addresses of one placement's pieces and makes its segment. */
 static int
 place_section(struct linker *link, const struct asm_placement *place, struct asm_segment *ret) {
@@ -60,7 +83,7 @@ place_section(struct linker *link, const struct asm_placement *place, struct asm
         const struct asm_object *object = link->objects[i];
         for (size_t s = 0; s < object->sections.len; s++) {
             const struct section *section = &object->sections.data[s];
-            if (strcmp(section->name, place->section) != 0) {
+            if (!belongs(link, place, section->name)) {
                 continue;
             }
             if (link->is_placed[i][s]) {
@@ -311,7 +334,13 @@ int asm_link(
     const struct asm_placement *places, size_t place_count, const struct asm_def *externs,
     size_t extern_count, struct arena *a, struct asm_image **ret, struct err *err) {
     struct linker link = {
-        .objects = objects, .object_count = object_count, .arena = a, .err = err, .names.arena = a};
+        .objects = objects,
+        .object_count = object_count,
+        .places = places,
+        .place_count = place_count,
+        .arena = a,
+        .err = err,
+        .names.arena = a};
     link.addrs = ARENA_ARRAY(a, uint32_t *, object_count);
     link.is_placed = ARENA_ARRAY(a, bool *, object_count);
     for (size_t i = 0; i < object_count; i++) {

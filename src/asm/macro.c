@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_MAX_CHARS 128
-
 struct body {
     const char *text;
     size_t size;
@@ -51,7 +49,7 @@ static int read_body(struct assembler *as, bool is_macro, struct body *ret) {
     ret->column = start - f->line_start;
     for (int depth = 1;;) {
         struct statement st;
-        char word[NAME_MAX_CHARS];
+        char word[ASM_MAX_NAME + 1];
         int r = lexer_next(as, true, &st);
         if (r < 0) {
             return r;
@@ -109,6 +107,69 @@ int macro_pop_frame(struct assembler *as) {
     return 0;
 }
 
+/* ---- arguments ---- */
+
+static bool is_blank(char ch) {
+    return ch == ' ' || ch == '\t' || ch == '\r';
+}
+
+/* Blanks at s end an argument unless an operator stands on either side of them. */
+static bool blanks_separate(const char *first, const char *s) {
+    static const char operators[] = "+-*/%~|^&!<>=?:";
+    const char *next = s + strspn(s, " \t\r");
+    return s > first && strchr(operators, s[-1]) == NULL && *next != '\0' && *next != ',' &&
+           strchr(operators, *next) == NULL;
+}
+
+/* The end of an argument that begins at first: a comma, or blanks when `by_blanks`, outside
+ * parentheses and quotes; the end of the text when `to_the_end`. */
+static const char *arg_end(const char *first, bool by_blanks, bool to_the_end) {
+    int depth = 0;
+    bool is_quoted = false;
+    const char *s = first;
+    for (; *s != '\0'; s++) {
+        if (*s == '"') {
+            is_quoted = !is_quoted;
+        } else if (is_quoted) {
+            continue;
+        } else if (*s == '(') {
+            depth++;
+        } else if (*s == ')') {
+            depth--;
+        } else if (
+            depth <= 0 && !to_the_end &&
+            (*s == ',' || (by_blanks && is_blank(*s) && blanks_separate(first, s)))) {
+            break;
+        }
+    }
+    return s;
+}
+
+/* A text up to the next comma, without the blanks around it. */
+static struct arg cut_text(const char **p) {
+    const char *first = *p + strspn(*p, " \t\r");
+    const char *s = arg_end(first, false, false);
+    *p = s;
+    while (s > first && is_blank(s[-1])) {
+        s--;
+    }
+    return (struct arg){first, (size_t)(s - first)};
+}
+
+/* An argument; quotes around the whole of it are dropped. */
+static struct arg cut_arg(const char **p, bool to_the_end) {
+    const char *first = *p + strspn(*p, " \t\r");
+    const char *s = arg_end(first, true, to_the_end);
+    *p = s + strspn(s, " \t\r");
+    while (s > first && is_blank(s[-1])) {
+        s--;
+    }
+    if (!to_the_end && s - first >= 2 && *first == '"' && s[-1] == '"') {
+        return (struct arg){first + 1, (size_t)(s - first) - 2};
+    }
+    return (struct arg){first, (size_t)(s - first)};
+}
+
 /* ---- conditions ---- */
 
 static int push_condition(struct assembler *as, bool in_active, bool is_true) {
@@ -126,7 +187,7 @@ static int push_condition(struct assembler *as, bool in_active, bool is_true) {
 }
 
 static int if_defined(struct cursor *c, bool wanted, bool *ret) {
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     if (cursor_name(c, name, sizeof name) == 0) {
         return cursor_fail(c, "expected a symbol");
     }
@@ -143,14 +204,70 @@ static int condition_value(struct cursor *c, bool *ret) {
     return r < 0 ? r : cursor_end(c);
 }
 
-static int open_condition(struct cursor *c, const char *word) {
+/* ".ifc a, b": whether two texts are the same, quotes included. */
+static int if_same(struct cursor *c, bool wanted, bool *ret) {
+    struct arg a = cut_text(&c->p);
+    if (*c->p != ',') {
+        return cursor_fail(c, "expected ',' and a second text");
+    }
+    const char *first = c->p + 1 + strspn(c->p + 1, " \t\r");
+    struct arg b = {first, strlen(first)}; /* the statement has no blanks at its end */
+    c->p = first + b.size;
+    *ret = (a.size == b.size && memcmp(a.text, b.text, a.size) == 0) == wanted;
+    return cursor_end(c);
+}
+
+/* ".ifb text": whether there is none. */
+static int if_blank(struct cursor *c, bool wanted, bool *ret) {
+    cursor_blanks(c);
+    *ret = (*c->p == '\0') == wanted;
+    c->p += strlen(c->p);
+    return 0;
+}
+
+/* ".ifgt expr": compares with 0. */
+static int if_compared(struct cursor *c, char how, bool or_equal, bool *ret) {
+    int64_t value;
+    int r = expr_number(c, "the condition", INT64_MIN, INT64_MAX, &value);
+    bool is_true = how == '<' ? value < 0 : how == '>' ? value > 0 : how == '!' && value != 0;
+    *ret = r == 0 && (is_true || (or_equal && value == 0));
+    return r < 0 ? r : cursor_end(c);
+}
+
+static const struct {
+    const char *word;
+    char how; /* d defined, s same text, b blank, else compared with 0 */
+    bool flag;
+} conditions[] = {
+    {".if", '!', false},   {".ifne", '!', false},     {".ifeq", '=', true},
+    {".ifgt", '>', false}, {".ifge", '>', true},      {".iflt", '<', false},
+    {".ifle", '<', true},  {".ifdef", 'd', true},     {".ifndef", 'd', false},
+    {".ifc", 's', true},   {".ifnc", 's', false},     {".ifb", 'b', true},
+    {".ifnb", 'b', false}, {".ifnotdef", 'd', false},
+};
+
+#define CONDITIONS (sizeof conditions / sizeof conditions[0])
+
+static size_t find_condition(const char *word) {
+    size_t i = 0;
+    while (i < CONDITIONS && strcmp(conditions[i].word, word) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static int open_condition(struct cursor *c, size_t which) {
     bool in_active = macro_is_active(c->as);
     bool is_true = false;
+    bool flag = conditions[which].flag;
     int r = 0;
-    if (in_active && strcmp(word, ".if") == 0) {
-        r = condition_value(c, &is_true);
-    } else if (in_active) {
-        r = if_defined(c, strcmp(word, ".ifdef") == 0, &is_true);
+    if (in_active) {
+        switch (conditions[which].how) {
+        case 'd': r = if_defined(c, flag, &is_true); break;
+        case 's': r = if_same(c, flag, &is_true); break;
+        case 'b': r = if_blank(c, flag, &is_true); break;
+        default: r = if_compared(c, conditions[which].how, flag, &is_true); break;
+        }
     }
     return r < 0 ? r : push_condition(c->as, in_active, is_true);
 }
@@ -187,37 +304,7 @@ static int close_condition(struct cursor *c) {
     return 1;
 }
 
-/* ---- arguments ---- */
-
-/* Cuts at commas outside parentheses and quotes; quotes around a whole argument are dropped. */
-static struct arg cut_arg(const char **p, bool to_the_end) {
-    const char *s = *p;
-    while (*s == ' ' || *s == '\t') {
-        s++;
-    }
-    const char *first = s;
-    int depth = 0;
-    char quote = '\0';
-    for (; *s != '\0' && (to_the_end || *s != ',' || depth > 0 || quote != '\0'); s++) {
-        if (quote != '\0') {
-            quote = *s == quote ? '\0' : quote;
-        } else if (*s == '"') {
-            quote = *s;
-        } else if (*s == '(') {
-            depth++;
-        } else if (*s == ')') {
-            depth--;
-        }
-    }
-    *p = s;
-    while (s > first && (s[-1] == ' ' || s[-1] == '\t')) {
-        s--;
-    }
-    if (!to_the_end && s - first >= 2 && *first == '"' && s[-1] == '"') {
-        return (struct arg){first + 1, (size_t)(s - first) - 2};
-    }
-    return (struct arg){first, (size_t)(s - first)};
-}
+/* ---- expansion ---- */
 
 /* Puts arguments into a body: "\name", "\@", "\()". Other backslashes stay. */
 static int expand(
@@ -289,7 +376,7 @@ static int repeat(struct cursor *c) {
 
 static int repeat_over(struct cursor *c) {
     struct assembler *as = c->as;
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     if (cursor_name(c, name, sizeof name) == 0) {
         return cursor_fail(c, "expected the name of the variable");
     }
@@ -323,7 +410,7 @@ static int repeat_over(struct cursor *c) {
 /* ---- macros ---- */
 
 static int parse_param(struct cursor *c, struct macro_param *ret) {
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     struct arena *a = c->as->arena;
     *ret = (struct macro_param){0};
     if (cursor_name(c, name, sizeof name) == 0) {
@@ -347,7 +434,7 @@ static int parse_param(struct cursor *c, struct macro_param *ret) {
 
 static int define_macro(struct cursor *c) {
     struct assembler *as = c->as;
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     if (cursor_name(c, name, sizeof name) == 0) {
         return cursor_fail(c, "expected the name of the macro");
     }
@@ -471,8 +558,9 @@ static int exit_macro(struct cursor *c) {
 }
 
 int macro_directive(struct cursor *c, const char *word) {
-    if (strcmp(word, ".if") == 0 || strcmp(word, ".ifdef") == 0 || strcmp(word, ".ifndef") == 0) {
-        return open_condition(c, word);
+    size_t condition = find_condition(word);
+    if (condition < CONDITIONS) {
+        return open_condition(c, condition);
     }
     if (strcmp(word, ".else") == 0 || strcmp(word, ".elseif") == 0) {
         return else_condition(c, word[5] == 'i');

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_MAX_CHARS 128
-
 uint32_t symbol_id(struct assembler *as, const char *name) {
     return intern_add(&as->object->names, name);
 }
@@ -59,7 +57,7 @@ static int take_labels(struct cursor *c, bool is_active) {
         cursor_blanks(c);
         const char *first = c->p;
         struct location at = cursor_at(c);
-        char name[NAME_MAX_CHARS];
+        char name[ASM_MAX_NAME + 1];
         size_t digits = strspn(first, "0123456789");
         size_t n = digits > 0 ? digits : cursor_name(c, name, sizeof name);
         if (n == 0 || first[n] != ':') {
@@ -115,7 +113,7 @@ static int assign(struct cursor *c, const char *name, const struct location *at)
 
 /* ".set name, expr" after the word. */
 static int set_directive(struct cursor *c) {
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     cursor_blanks(c);
     struct location at = cursor_at(c);
     if (cursor_name(c, name, sizeof name) == 0) {
@@ -128,8 +126,14 @@ static int set_directive(struct cursor *c) {
 }
 
 static int global_directive(struct cursor *c) {
-    char name[NAME_MAX_CHARS];
+    char name[ASM_MAX_NAME + 1];
     do {
+        if (cursor_take(c, '@')) { /* a type, as after .type: means nothing here */
+            if (cursor_name(c, name, sizeof name) == 0) {
+                return cursor_fail(c, "expected a type");
+            }
+            continue;
+        }
         if (cursor_name(c, name, sizeof name) == 0) {
             return cursor_fail(c, "expected a symbol");
         }
@@ -188,7 +192,7 @@ int statement_run(struct assembler *as, const struct statement *st) {
     if (r < 0 || *c.p == '\0') {
         return r;
     }
-    char word[NAME_MAX_CHARS];
+    char word[ASM_MAX_NAME + 1];
     struct location at = cursor_at(&c);
     if (cursor_name(&c, word, sizeof word) == 0) {
         return is_active ? cursor_fail(&c, "expected an instruction, a directive or a label") : 0;

@@ -86,21 +86,48 @@ static bool control_register(const char *name, enum isa_unit unit, struct isa_ar
     return ret->value >= 0;
 }
 
-/* ":3", ":BL" after a single register; returns the characters used. */
+static size_t count_blanks(const char *text, size_t n) {
+    size_t len = 0;
+    while (len < n && (text[len] == ' ' || text[len] == '\t')) {
+        len++;
+    }
+    return len;
+}
+
+/* ":3", ":BL" after a single register; returns the characters used. Blanks may stand on both sides
+ * of the colon: a C preprocessor puts them there. */
 static size_t register_range(const char *text, size_t n, struct isa_arg *ret) {
-    if (n < 2 || text[0] != ':' || ret->count != 1) {
+    size_t at = count_blanks(text, n);
+    if (n - at < 2 || text[at] != ':' || ret->count != 1) {
         return 0;
     }
-    size_t len = name_length(text + 1, n - 1);
-    int last = small_number(text + 1, len);
+    at++;
+    at += count_blanks(text + at, n - at);
+    const char *end = text + at;
+    size_t len = name_length(end, n - at);
+    int last = small_number(end, len);
     if (last >= 0 && last < 16) {
         ret->count = (uint8_t)(last > ret->first ? last - ret->first + 1 : 0);
-        return 1 + len;
+        return at + len;
     }
-    if (ret->type == ISA_ARG_A && text[1] == 'B' &&
-        (len == 1 || (len == 2 && (text[2] == 'L' || text[2] == 'U')))) {
-        memcpy(ret->suffix, text + 1, len);
-        return 1 + len;
+    if (ret->type == ISA_ARG_A && len > 0 && end[0] == 'B' &&
+        (len == 1 || (len == 2 && (end[1] == 'L' || end[1] == 'U')))) {
+        memcpy(ret->suffix, end, len);
+        return at + len;
+    }
+    return 0;
+}
+
+/* "+=" and the like, after blanks too; returns the characters used. */
+static size_t register_suffix(const char *text, size_t n, struct isa_arg *ret) {
+    static const char suffixes[][3] = {"+=", "++", ">>", "@"};
+    size_t at = count_blanks(text, n);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0] && ret->suffix[0] == '\0'; i++) {
+        size_t len = strlen(suffixes[i]);
+        if (n - at >= len && memcmp(text + at, suffixes[i], len) == 0) {
+            memcpy(ret->suffix, suffixes[i], len);
+            return at + len;
+        }
     }
     return 0;
 }
@@ -111,13 +138,14 @@ size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct
     if (n < 2 || text[0] != '$') {
         return 0;
     }
-    size_t len = name_length(text + 1, n - 1);
+    size_t start = 1 + count_blanks(text + 1, n - 1);
+    size_t len = name_length(text + start, n - start);
     if (len == 0 || len >= sizeof name) {
         return 0;
     }
-    memcpy(name, text + 1, len);
+    memcpy(name, text + start, len);
     name[len] = '\0';
-    size_t used = 1 + len;
+    size_t used = start + len;
     if (!named_register(name, &arg) && !numbered_register(name, len, &arg)) {
         if (!control_register(name, unit, &arg)) {
             return 0;
@@ -126,14 +154,7 @@ size_t isa_parse_register(const char *text, size_t n, enum isa_unit unit, struct
         return used;
     }
     used += register_range(text + used, n - used, &arg);
-    static const char suffixes[][3] = {"+=", "++", ">>", "@"};
-    for (size_t i = 0; i < 4 && arg.suffix[0] == '\0'; i++) {
-        size_t suffix_len = strlen(suffixes[i]);
-        if (n - used >= suffix_len && memcmp(text + used, suffixes[i], suffix_len) == 0) {
-            memcpy(arg.suffix, suffixes[i], suffix_len);
-            used += suffix_len;
-        }
-    }
+    used += register_suffix(text + used, n - used, &arg);
     *ret = arg;
     return used;
 }

@@ -124,7 +124,22 @@ static void rewrite_alias(struct request *q) {
     }
 }
 
-static bool matches_register(const struct isa_operand *o, const struct isa_arg *arg) {
+/* Vendors' sources write the broadcast of the low half and that of a whole register for each other
+ * where only one of them exists. */
+static bool matches_broadcast(const struct isa_operand *o, const char *suffix) {
+    return (o->kind == ISA_A_B && strcmp(suffix, "BL") == 0) ||
+           (o->kind == ISA_A_BL && strcmp(suffix, "B") == 0);
+}
+
+/* ... and $azero for $mzero as an access's delta. */
+static bool
+is_zero_delta(const struct isa_info *info, const struct isa_operand *o, const struct isa_arg *arg) {
+    return (info->flags & (ISA_LOAD | ISA_STORE)) != 0 && o->letter == 'b' && o->kind == ISA_M &&
+           o->suffix[0] == '\0' && is_reg(arg, ISA_ARG_A, 1) && arg->first == 15;
+}
+
+static bool matches_register(
+    const struct isa_info *info, const struct isa_operand *o, const struct isa_arg *arg) {
     static const struct {
         uint8_t type, count;
         const char *broadcast;
@@ -135,9 +150,12 @@ static bool matches_register(const struct isa_operand *o, const struct isa_arg *
         [ISA_A_BL] = {ISA_ARG_A, 1, "BL"}, [ISA_A_BU] = {ISA_ARG_A, 1, "BU"},
     };
     const char *suffix = o->suffix[0] != '\0' ? o->suffix : shapes[o->kind].broadcast;
+    if (is_zero_delta(info, o, arg)) {
+        return true;
+    }
     return arg->type == shapes[o->kind].type && arg->count == shapes[o->kind].count &&
            arg->first % shapes[o->kind].count == 0 && arg->first < 16 &&
-           strcmp(arg->suffix, suffix) == 0;
+           (strcmp(arg->suffix, suffix) == 0 || matches_broadcast(o, arg->suffix));
 }
 
 /* An immediate that fits, as the value for v[]. */
@@ -206,11 +224,13 @@ describe(const struct isa_info *info, const struct isa_operand *o, char *buf, si
     }
 }
 
-/* An access `ld32 $m1, $m2, 0` leaves out its delta $mzero. */
+/* An access `ld32 $m1, $m2, 0` or `ld32 $m1, $m2, $m3` leaves out its delta $mzero; what is left is
+ * the offset in elements. */
 static bool may_omit_delta(const struct isa_info *info) {
     return (info->flags & (ISA_LOAD | ISA_STORE)) != 0 && info->operand_count == 4 &&
            info->operands[2].letter == 'b' && info->operands[2].kind == ISA_M &&
-           info->operands[2].suffix[0] == '\0' && info->operands[3].kind == ISA_ZI;
+           info->operands[2].suffix[0] == '\0' &&
+           (info->operands[3].kind == ISA_ZI || info->operands[3].kind == ISA_M);
 }
 
 struct match {
@@ -234,7 +254,7 @@ static bool match_form(const struct request *q, enum isa_op op, struct match *re
         }
         const struct isa_arg *arg = &q->args[at++];
         if (o->kind < ISA_ZI) {
-            if (!matches_register(o, arg)) {
+            if (!matches_register(info, o, arg)) {
                 return false;
             }
             ret->insn.v[index] = arg->first;

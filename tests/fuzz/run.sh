@@ -3,7 +3,7 @@
 # seconds of wall clock and of processor, inputs executed, edges and features covered, files in the
 # corpus that the run has grown. A finding is copied to the current folder; it becomes a file under
 # tests/fuzz/corpus once it is mended.
-# A timeout counts from 120 seconds, because wall clock says little on a busy machine; the table's
+# A hang counts from 20 minutes, because wall clock says little on a busy machine; the table's
 # column of the slowest input says more.
 # Usage: tests/fuzz/run.sh BUILD/fuzz SECONDS [JOBS [TARGET...]]
 # FUZZ_GROWN=FOLDER keeps the grown corpora there, and the next run begins with them.
@@ -22,7 +22,7 @@ one() {
     local name=$1 dir=$scratch/$1 status=ok
     local grown=${FUZZ_GROWN:-$scratch/grown}/$1
     mkdir -p "$grown" "$dir/found"
-    { time "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -max_len=65536 -timeout=120 \
+    { time "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -max_len=65536 -timeout=1200 \
         -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1 -artifact_prefix="$dir/found/" \
         "$grown" "$corpus/$name" >"$dir/log" 2>&1; } 2>"$dir/time" || status=FOUND
     if [ $status = FOUND ]; then
