@@ -49,7 +49,7 @@ static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int 
 }
 
 /* As above; what an earlier step with the same distribution gathered is used again. */
-static const struct buffer_id *operands(struct lowering *l, uint32_t step, int o) {
+const struct buffer_id *lower_operands(struct lowering *l, uint32_t step, int o) {
     const struct plan_step *s = &l->plan->steps[step];
     bool is_alike = s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN &&
                     l->plan->matrices[s->in[o]].kind != PLAN_CONSTANT;
@@ -231,7 +231,7 @@ void lower_local(struct lowering *l, uint32_t step) {
     const struct plan_dist *d = s->dist;
     const struct buffer_id *in[PLAN_OPERANDS] = {NULL};
     for (int o = 0; o < PLAN_OPERANDS; o++) {
-        in[o] = s->in[o] != PLAN_NONE ? operands(l, step, o) : NULL;
+        in[o] = s->in[o] != PLAN_NONE ? lower_operands(l, step, o) : NULL;
     }
     for (uint32_t b = 0; b < d->m * d->n; b++) {
         uint32_t i = b / d->n, j = b % d->n;

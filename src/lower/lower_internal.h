@@ -96,6 +96,8 @@ void lower_add_move(
     const struct lower_dest *dests, uint32_t dest_count);
 
 /* local.c */
+/* Buffers with what each block of the result needs of operand o; of all steps but GEMM. */
+const struct buffer_id *lower_operands(struct lowering *l, uint32_t step, int o);
 void lower_local(struct lowering *l, uint32_t step);
 
 /* gemm.c */
@@ -112,6 +114,9 @@ void lower_gemm(struct lowering *l, uint32_t step);
 void lower_reduce(
     struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t column);
 uint32_t lower_partial_bytes(const struct plan_step *s); /* of a row of a panel of partials */
+
+/* attention.c */
+void lower_attention(struct lowering *l, uint32_t step);
 
 /* vertices.c */
 void lower_step(struct lowering *l, uint32_t step);

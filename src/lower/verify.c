@@ -68,6 +68,13 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word) {
     case KERNEL_ATTENTION:
         *ret_word = ATTENTION_OUT;
         return w[ATTENTION_ROWS].value * w[ATTENTION_PANELS].value * 32;
+    case KERNEL_ATTENTION_BLOCK:
+        *ret_word = BLOCK_OUT;
+        return kernel_block_bytes(w[BLOCK_ROWS].value, w[BLOCK_KEYS].value, w[BLOCK_PANELS].value)
+            .out;
+    case KERNEL_ATTENTION_MERGE:
+        *ret_word = MERGE_OUT;
+        return w[MERGE_ROWS].value * w[MERGE_PANELS].value * 32;
     case KERNEL_RELAYOUT: {
         *ret_word = RELAYOUT_OUT;
         uint32_t r = w[RELAYOUT_ROWS].value, c = w[RELAYOUT_COLUMNS].value;

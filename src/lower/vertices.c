@@ -50,6 +50,8 @@ void lower_step(struct lowering *l, uint32_t step) {
         lower_carry(l, step);
     } else if (s->kind == PLAN_GEMM) {
         lower_gemm(l, step);
+    } else if (s->product.is_blocked) {
+        lower_attention(l, step);
     } else {
         lower_local(l, step);
     }

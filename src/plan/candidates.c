@@ -328,6 +328,13 @@ static struct plan_need product_need(
         uint32_t inside = dist->row_bound[i] % p->a_rows;
         last = first + inside + dist->row_bound[i + 1] - dist->row_bound[i];
         first += inside;
+        if (p->is_blocked) { /* of the whole query part, whose k tiles have consecutive rows */
+            last += dist->row_bound[i - i % s->k + s->k] - dist->row_bound[i + 1];
+            first -= dist->row_bound[i] - dist->row_bound[i - i % s->k];
+        }
+    } else if (p->is_blocked) {
+        last = first + plan_key_bound(s, i % s->k + 1);
+        first += plan_key_bound(s, i % s->k);
     }
     uint32_t panel = s->in_panel[o] + (in_heads ? h * p->head_panels[o] : 0);
     uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;

@@ -182,24 +182,45 @@ static void push_composed(
     fuse_push_step(f, last, result);
 }
 
-/* The attention kernel works by inner products: good for few rows. Judged for a head on a tile. */
-static bool one_call_pays(const struct plan_step *s) {
-    const struct plan_product *p = &s->product;
-    uint32_t rows = p->a_rows, keys = p->b_rows, panels = p->out_panels;
-    uint32_t key_panels = (keys + 15) / 16;
-    struct kernel_variant one = {.id = KERNEL_ATTENTION};
+/* Cycles of a head with so many rows of queries on a tile by the composed steps. */
+static uint64_t composed_cycles(const struct plan_product *p, uint32_t rows) {
+    uint32_t keys = p->b_rows, panels = p->out_panels, key_panels = (keys + 15) / 16;
     struct kernel_variant product = {.id = KERNEL_GEMM_AMP};
     struct kernel_variant copy = {.id = KERNEL_RELAYOUT, .op = RELAYOUT_COPY_W8};
     struct kernel_variant turn = {.id = KERNEL_RELAYOUT, .op = RELAYOUT_TRANSPOSE_W8};
     struct kernel_variant map = {.id = KERNEL_MAP, .op = MAP_AFFINE};
     struct kernel_variant softmax = {.id = KERNEL_SOFTMAX};
-    uint64_t apart = kernel_cycles(&copy, (const uint32_t[]){keys, 16 * panels}) +
-                     kernel_cycles(&turn, (const uint32_t[]){keys, 16 * panels}) +
-                     kernel_cycles(&product, (const uint32_t[]){rows, panels, key_panels}) +
-                     kernel_cycles(&product, (const uint32_t[]){rows, key_panels, panels}) +
-                     kernel_cycles(&map, (const uint32_t[]){rows * key_panels}) +
-                     kernel_cycles(&softmax, (const uint32_t[]){rows, keys});
-    return kernel_cycles(&one, (const uint32_t[]){rows, keys, panels}) < apart;
+    return (uint64_t)kernel_cycles(&copy, (const uint32_t[]){keys, 16 * panels}) +
+           kernel_cycles(&turn, (const uint32_t[]){keys, 16 * panels}) +
+           kernel_cycles(&product, (const uint32_t[]){rows, panels, key_panels}) +
+           kernel_cycles(&product, (const uint32_t[]){rows, key_panels, panels}) +
+           kernel_cycles(&map, (const uint32_t[]){rows * key_panels}) +
+           kernel_cycles(&softmax, (const uint32_t[]){rows, keys});
+}
+
+static uint64_t one_call_cycles(const struct plan_product *p, uint32_t rows) {
+    struct kernel_variant one = {.id = KERNEL_ATTENTION};
+    return kernel_cycles(&one, (const uint32_t[]){rows, p->b_rows, p->out_panels});
+}
+
+/* The attention kernel works by inner products: good for few rows. Judged for a head on a tile. */
+static bool one_call_pays(const struct plan_product *p) {
+    return one_call_cycles(p, p->a_rows) < composed_cycles(p, p->a_rows);
+}
+
+/* Blocks against the other way when each head has its share of the tiles, operands to be moved. */
+static bool
+blocks_pay(const struct plan_step *s, const struct plan_options *options, bool is_one_call) {
+    const struct plan_product *p = &s->product;
+    struct attention_cut best;
+    if (!options->accumulate_f16 || !attention_has_blocks(s) ||
+        attention_menu(s, options->tiles, &best, 1) == 0) {
+        return false;
+    }
+    uint32_t own = options->tiles / (p->batches * p->heads);
+    uint32_t rows = cost_ceil(p->a_rows, own < p->a_rows ? own : p->a_rows);
+    uint64_t loads = 8ull * p->b_rows * (p->head_panels[1] + p->out_panels);
+    return best.score < loads + (is_one_call ? one_call_cycles(p, rows) : composed_cycles(p, rows));
 }
 
 int fuse_attention(struct fuser *f, uint32_t at, struct err *err) {
@@ -241,7 +262,9 @@ int fuse_attention(struct fuser *f, uint32_t at, struct err *err) {
     for (int o = 0; o < 3; o++) {
         is_clean = is_clean && f->matrices.data[s.in[o]].padding == PADDING_ZERO;
     }
-    if (is_clean && p->head_panels[2] == p->head_panels[0] && one_call_pays(&s)) {
+    bool is_one_call = is_clean && p->head_panels[2] == p->head_panels[0] && one_call_pays(p);
+    p->is_blocked = is_clean && blocks_pay(&s, f->options, is_one_call);
+    if (is_one_call || p->is_blocked) {
         fuse_push_step(f, s, n->outputs[0]);
     } else {
         push_composed(f, &s, inner, n->outputs[0]);

@@ -300,12 +300,15 @@ static struct footprint local_bytes(
     return f;
 }
 
-/* One choice of a step other than a GEMM: the result's distribution is `dist`. */
+/* One choice of a step other than a GEMM: the result's distribution is `dist`. cut: of attention
+ * in blocks, else NULL. */
 static void extend_one(
     struct search *q, struct draft *list, uint32_t step, const struct state *from,
-    const struct plan_dist *dist) {
-    const struct plan_step *s = &q->plan->steps[step];
-    struct draft d = {.from = from, .c = {.m = dist->m, .n = dist->n, .k = 1, .dist = dist}};
+    const struct plan_dist *dist, const struct attention_cut *cut) {
+    struct plan_step chosen = q->plan->steps[step];
+    const struct plan_step *s = &chosen;
+    chosen.k = cut != NULL ? cut->key_parts : 1;
+    struct draft d = {.from = from, .c = {.m = dist->m, .n = dist->n, .k = s->k, .dist = dist}};
     uint32_t rows = 0, panels = 0;
     for (uint32_t i = 0; i < dist->m; i++) {
         uint32_t part = dist->row_bound[i + 1] - dist->row_bound[i];
@@ -331,12 +334,14 @@ static void extend_one(
         moved += cost;
         avail = level > avail ? level : avail;
     }
-    d.bytes = local_bytes(q, s, dist, rows, panels, moved > 0);
+    d.bytes =
+        cut != NULL ? attention_bytes(s, cut) : local_bytes(q, s, dist, rows, panels, moved > 0);
     if (!fits(q, s, &d)) {
         return;
     }
     d.c.w_region1 = s->kind != PLAN_PRODUCT && d.c.w_region1;
-    d.c.compute = cost_local(s, rows, panels);
+    d.c.compute = cut != NULL ? attention_compute(s, cut) : cost_local(s, rows, panels);
+    d.c.exchange = cut != NULL ? attention_merge_exchange(s, cut) : 0;
     finish_draft(q, list, step, d, moved, avail);
 }
 
@@ -358,7 +363,20 @@ extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct 
         } else {
             dist = dist_grid(&q->pool, s->rows, s->panels, blocks * menu[i], 1);
         }
-        extend_one(q, list, step, from, dist);
+        extend_one(q, list, step, from, dist, NULL);
+    }
+}
+
+static void
+extend_attention(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
+    const struct plan_step *s = &q->plan->steps[step];
+    struct attention_cut menu[8];
+    uint32_t count = attention_menu(s, q->tiles, menu, 8);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct plan_dist *dist = dist_heads(
+            &q->pool, s->rows, s->panels, s->product.batches, s->product.heads,
+            menu[i].query_parts * menu[i].key_parts);
+        extend_one(q, list, step, from, dist, &menu[i]);
     }
 }
 
@@ -370,7 +388,11 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
         return;
     }
     if (!is_elementwise(s)) {
-        extend_blocks(q, list, step, from);
+        if (s->product.is_blocked) {
+            extend_attention(q, list, step, from);
+        } else {
+            extend_blocks(q, list, step, from);
+        }
         return;
     }
     bool is_free = true;
@@ -379,7 +401,7 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
         if (source != NULL && lies_alike(q, s, o)) {
             is_free = false;
             if (!needs_whole_rows(s) || source->n == 1) {
-                extend_one(q, list, step, from, source);
+                extend_one(q, list, step, from, source, NULL);
             }
         }
     }
@@ -394,7 +416,8 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
             n = q->tiles / menu[i] < s->panels ? q->tiles / menu[i] : s->panels;
         }
         extend_one(
-            q, list, step, from, dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1));
+            q, list, step, from, dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1),
+            NULL);
     }
 }
 
@@ -591,7 +614,7 @@ int plan_build(
     const struct graph *g, const struct plan_options *options, struct arena *a,
     struct plan_set **ret, struct err *err) {
     struct plan *fused;
-    int rc = plan_fuse(g, a, &fused, err);
+    int rc = plan_fuse(g, options, a, &fused, err);
     if (rc != 0) {
         return rc;
     }
@@ -665,7 +688,9 @@ struct kernel_variant plan_variant(const struct plan_step *s) {
         v.id = KERNEL_RELAYOUT;
         v.op = RELAYOUT_TRANSPOSE;
         break;
-    case PLAN_ATTENTION: v.id = KERNEL_ATTENTION; break;
+    case PLAN_ATTENTION:
+        v.id = s->product.is_blocked ? KERNEL_ATTENTION_BLOCK : KERNEL_ATTENTION;
+        break;
     case PLAN_CARRY: v.id = KERNEL_UNARY; break; /* a copy, where one is needed */
     case PLAN_SOFTMAX:
     case PLAN_KINDS: v.id = KERNEL_SOFTMAX; break;

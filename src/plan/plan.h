@@ -110,6 +110,7 @@ struct plan_product {
     uint32_t out_panels;                 /* of the result, likewise */
     bool is_turned;                      /* operand 1 is [N][K], else [K][N] */
     float scale;                         /* ATTENTION */
+    bool is_blocked; /* ATTENTION: in query and key parts (attention.c), k of the latter */
 };
 
 /* How a GEMM grid computes its blocks. */
@@ -140,7 +141,7 @@ struct plan_step {
     uint32_t groups, panels; /* of 16: inner and columns, in units */
     uint32_t inner_unit, unit;
     /* The choice. */
-    uint32_t m, n, k;            /* k = 1 unless GEMM */
+    uint32_t m, n, k;            /* k = 1 unless GEMM, or ATTENTION in blocks */
     struct plan_form form;       /* GEMM */
     const uint32_t *group_bound; /* GEMM: k + 1 */
     const uint32_t *panel_bound; /* GEMM: n + 1, before the split by reducers */
@@ -235,6 +236,8 @@ plan_need(const struct plan_step *s, const struct plan_dist *dist, uint32_t i, u
 /* Every block of the result finds that part as a home block of `source` on its own tile. */
 bool plan_is_home(
     const struct plan_step *s, const struct plan_dist *dist, int o, const struct plan_dist *source);
+/* First key of a key part; of attention in blocks. */
+uint32_t plan_key_bound(const struct plan_step *s, uint32_t part);
 /* Batch and head of block (i, j) of a product's or attention's result. */
 void plan_product_block(
     const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j,

@@ -5,7 +5,9 @@
 #include "plan/plan.h"
 
 /* fuse.c: steps and matrices without any choice. */
-int plan_fuse(const struct graph *g, struct arena *a, struct plan **ret, struct err *err);
+int plan_fuse(
+    const struct graph *g, const struct plan_options *options, struct arena *a, struct plan **ret,
+    struct err *err);
 
 /* repeat_find.c: the longest run of equal consecutive blocks of a fused plan that hand on one
  * matrix, as a plan whose steps are those of the first block, with its record; the plan itself when
@@ -76,5 +78,21 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
 uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels);
 /* Beside operands and result: what a tile makes of them in between. */
 uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows);
+
+/* attention.c: choices of an attention in blocks; s->product says what is to be done. */
+struct attention_cut {
+    uint32_t query_parts, key_parts; /* of each batch and head: a tile for each pair */
+    uint64_t score;                  /* cycles without what the operands' sources add */
+};
+/* Within the limits of ATTENTION_BLOCK, whatever the cut. Scores are scaled in f16 (the exponent's
+ * argument is rounded once), so scales that leave its range are not taken. */
+bool attention_has_blocks(const struct plan_step *s);
+/* The best, cheapest first; 0 when no cut fits the tiles. */
+uint32_t attention_menu(
+    const struct plan_step *s, uint32_t tiles, struct attention_cut *ret, uint32_t limit);
+uint64_t attention_compute(const struct plan_step *s, const struct attention_cut *c);
+/* Events of the exchange before the merge, without its barrier; 0 when nothing is exchanged. */
+uint64_t attention_merge_exchange(const struct plan_step *s, const struct attention_cut *c);
+struct footprint attention_bytes(const struct plan_step *s, const struct attention_cut *c);
 
 #endif

@@ -66,6 +66,24 @@ static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix
     }
 }
 
+/* Limits of ATTENTION_BLOCK and of what may be summed in f16. */
+static void check_attention(struct checker *c, uint32_t at) {
+    const struct plan_step *s = &c->p->steps[at];
+    uint32_t parts = s->dist->m / s->product.batches;
+    bool good = s->k > 0 && s->k <= KERNEL_MERGE_PARTS && parts % s->k == 0 &&
+                s->product.out_panels <= KERNEL_BLOCK_PANELS;
+    for (uint32_t i = 0; good && i < s->k; i++) {
+        uint32_t first = plan_key_bound(s, i), last = plan_key_bound(s, i + 1);
+        good = first % 16 == 0 && first < last && last - first <= 512;
+    }
+    for (uint32_t i = 0; good && i < s->dist->m; i += s->k) {
+        good = s->dist->row_bound[i + s->k] - s->dist->row_bound[i] <= KERNEL_BLOCK_ROWS;
+    }
+    if (!good) {
+        fault(c, "step", at, "attention in blocks of a wrong size");
+    }
+}
+
 static void check_step(struct checker *c, uint32_t at) {
     const struct plan_step *s = &c->p->steps[at];
     const struct plan_matrix *out = &c->p->matrices[s->out];
@@ -90,6 +108,9 @@ static void check_step(struct checker *c, uint32_t at) {
         } else if (x->kind != PLAN_CONSTANT) {
             check_needs(c, at, x, o);
         }
+    }
+    if (s->product.is_blocked && c->faults == 0) {
+        check_attention(c, at);
     }
     if ((s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM) && s->dist->n != 1) {
         fault(c, "step", at, "works along rows without whole ones");

@@ -5,7 +5,8 @@
     generate.py vit-small-affine          the same with scales and biases that matter
     generate.py so400m [--layers N]       So400m/14 at 378 x 378: 729 tokens of width 1152
     generate.py mlp                       729 x 1152 x 4304 x 1152, Gelu between, no biases
-    generate.py attention                 16 heads x 729 tokens x 72 with three projections
+    generate.py attention [--tokens N] [--heads N] [--head-size N]
+                                          16 heads x 729 tokens x 72 with three projections
     generate.py gemm [--size N]           N x N x N, 4096 unless told
 
 Prints model.json. The stored vit-small/model.json and vit-small-affine/model.json are made with
@@ -177,13 +178,14 @@ def mlp():
     m.print(m.node("MatMul", [x, down], "y", [1, 729, 1152]))
 
 
-def attention():
-    m = Transformer(729, 1152, 16, 0, False)
-    x = m.input("x", [1, 729, 1152], 0.25)
+def attention(tokens, heads, size):
+    width = heads * size
+    m = Transformer(tokens, width, heads, 0, False)
+    x = m.input("x", [1, tokens, width], 0.25)
     parts = []
     for name in ("query", "key", "value"):
-        w = m.parameter(name + ".weight", [1152, 1152], 1 / math.sqrt(1152))
-        parts.append(m.node("MatMul", [x, w], name, [1, 729, 1152]))
+        w = m.parameter(name + ".weight", [width, width], 1 / math.sqrt(width))
+        parts.append(m.node("MatMul", [x, w], name, [1, tokens, width]))
     m.print(m.attend(*parts, "attention"))
 
 
@@ -200,6 +202,9 @@ def main():
     parser.add_argument("workload", choices=kinds)
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--size", type=int, default=4096)
+    parser.add_argument("--tokens", type=int, default=729)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--head-size", type=int, default=72)
     args = parser.parse_args()
     if args.workload == "so400m":
         vit(729, 1152, 16, 4304, args.layers)
@@ -207,8 +212,10 @@ def main():
         vit(4, 144, 2, 288, args.layers, args.workload.endswith("affine"))
     elif args.workload == "gemm":
         gemm(args.size)
+    elif args.workload == "attention":
+        attention(args.tokens, args.heads, args.head_size)
     else:
-        {"mlp": mlp, "attention": attention}[args.workload]()
+        mlp()
 
 
 if __name__ == "__main__":
