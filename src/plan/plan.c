@@ -336,7 +336,7 @@ static void extend_one(
     }
     d.bytes =
         cut != NULL ? attention_bytes(s, cut) : local_bytes(q, s, dist, rows, panels, moved > 0);
-    if (!fits(q, s, &d)) {
+    if (!fits(q, &q->plan->steps[step], &d)) {
         return;
     }
     d.c.w_region1 = s->kind != PLAN_PRODUCT && d.c.w_region1;
@@ -384,7 +384,7 @@ static void
 extend_local(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
     const struct plan_step *s = &q->plan->steps[step];
     if (s->kind == PLAN_CARRY) { /* a turn ends as it starts */
-        extend_one(q, list, step, from, from->dist[q->plan->repeat.carried]);
+        extend_one(q, list, step, from, from->dist[q->plan->repeat.carried], NULL);
         return;
     }
     if (!is_elementwise(s)) {
