@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-#define F16_GROUPS 32u /* of 16 keys */
-
 static uint32_t key_groups(const struct plan_step *s) {
     return cost_ceil(s->product.b_rows, 16);
 }
@@ -86,7 +84,7 @@ uint32_t attention_menu(
     const struct plan_step *s, uint32_t tiles, struct attention_cut *ret, uint32_t limit) {
     const struct plan_product *p = &s->product;
     uint32_t own = tiles / (p->batches * p->heads), count = 0, groups = key_groups(s);
-    for (uint32_t keys = cost_ceil(groups, F16_GROUPS); keys <= groups; keys++) {
+    for (uint32_t keys = cost_ceil(groups, PLAN_F16_GROUPS); keys <= groups; keys++) {
         uint32_t largest = 0; /* of the queries, in 16 */
         for (uint32_t queries = 1;
              queries * keys <= own && queries * keys <= p->a_rows && keys <= KERNEL_MERGE_PARTS;

@@ -74,7 +74,7 @@ static void check_attention(struct checker *c, uint32_t at) {
                 s->product.out_panels <= KERNEL_BLOCK_PANELS;
     for (uint32_t i = 0; good && i < s->k; i++) {
         uint32_t first = plan_key_bound(s, i), last = plan_key_bound(s, i + 1);
-        good = first % 16 == 0 && first < last && last - first <= 512;
+        good = first % 16 == 0 && first < last && last - first <= 16 * PLAN_F16_GROUPS;
     }
     for (uint32_t i = 0; good && i < s->dist->m; i += s->k) {
         good = s->dist->row_bound[i + s->k] - s->dist->row_bound[i] <= KERNEL_BLOCK_ROWS;
