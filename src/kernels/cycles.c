@@ -136,6 +136,17 @@ gemm_inner_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups
     return 60 + 6 * (48 + constants_groups(v->act) + items * item);
 }
 
+static uint32_t gemm_row_cycles(const struct kernel_variant *v, uint32_t groups, uint32_t pairs) {
+    uint32_t pair = 2 * (4 * groups + 1) + 1; /* sums, and the jump */
+    if (v->act == ACT_NONE) {
+        pair += 5 + 2 * v->has_bias + 2 * v->has_residual;
+    } else {
+        pair += 6 + 1 * v->has_bias + 3 * v->has_residual + (finish_groups(v->act) - 2) / 2;
+    }
+    uint32_t before = 27 + 2 * v->has_bias + 2 * v->has_residual + constants_groups(v->act);
+    return 40 + 6 * (before + div_up(pairs, 6) * pair);
+}
+
 /* Matrix unit: preparation, then for each panel 2 * groups launches and its rounding. */
 static uint32_t
 gemm_unit_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups, uint32_t panels) {
@@ -299,6 +310,7 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     const uint32_t launch = 30;
     switch (v->id) {
     case KERNEL_GEMM_AMP: return gemm_cycles(v, dims[0], dims[1], dims[2]);
+    case KERNEL_GEMM_ROW: return gemm_row_cycles(v, dims[0], dims[1]);
     case KERNEL_REDUCE: return launch + 6 * reduce_groups(v, dims[0], dims[1], dims[2]);
     case KERNEL_REDUCE_SHARE: return reduce_share_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_UNARY: return launch + 6 * unary_groups(v->act, dims[0]);

@@ -89,12 +89,12 @@ enum kernel_id {
 struct kernel_variant {
     enum kernel_id id;
     enum kernel_act act;
-    bool has_bias;     /* GEMM, REDUCE, REDUCE_SHARE */
+    bool has_bias;     /* GEMM, GEMM_ROW, REDUCE, REDUCE_SHARE */
     bool out_f32;      /* GEMM: raw f32 partial panels, no bias, no activation; ROW_REDUCE */
     bool w_region1;    /* GEMM: weights lie in region 1: 128-bit coefficient loads */
     bool in_f16;       /* REDUCE, REDUCE_SHARE: parts are f16 panels */
     bool accumulates;  /* GEMM_F16: out += x . w; no bias */
-    bool has_residual; /* LAYERNORM */
+    bool has_residual; /* LAYERNORM, GEMM_ROW */
     uint8_t op;        /* BINARY, MAP, ROW_REDUCE, RELAYOUT */
     uint8_t form;      /* BINARY: how b is spread */
 };
@@ -103,6 +103,8 @@ struct kernel_variant {
  *
  * GEMM_AMP  out[R][16 P] = act(x[R][16 G] . w + bias), f16 in and out, f32 partials (accumulate
  *           = f32), products by f16v4sisoamp. bias is f16[16 P].
+ * GEMM_ROW  out[C] = act(x[16 G] . w + bias) + residual for one row, in f32, one rounding; C even,
+ *           weights [C][16 G]. out may equal residual.
  * REDUCE    out[R][16 P] = act(sum of `parts` f32 partials + bias), in ascending part order; with
  *           in_f16 the parts are f16, summed in f32.
  *           Part i lies `stride` bytes (a multiple of 8) after part i - 1. bias is f16[16 P].
@@ -147,6 +149,16 @@ struct kernel_variant {
  * ATTENTION_MERGE  out[ROWS][16 PANELS] from PARTS (at most KERNEL_MERGE_PARTS) of them; scale is
  *           the f16 scale of the blocks as f32.
  */
+enum {
+    GEMM_ROW_X,
+    GEMM_ROW_W,
+    GEMM_ROW_BIAS,
+    GEMM_ROW_RESIDUAL,
+    GEMM_ROW_OUT,
+    GEMM_ROW_GROUPS, /* K / 16 */
+    GEMM_ROW_PAIRS,  /* C / 2 */
+    GEMM_ROW_WORDS
+};
 enum {
     GEMM_X,
     GEMM_W,
@@ -296,7 +308,8 @@ struct kernel_block_bytes {
 };
 struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint32_t panels);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
- * its order: GEMM rows, groups, panels; REDUCE, REDUCE_SHARE parts, rows, panels; UNARY, ADD n; ADD_ROW rows,
+ * its order: GEMM rows, groups, panels; GEMM_ROW groups, pairs; REDUCE, REDUCE_SHARE parts, rows,
+ * panels; UNARY, ADD n; ADD_ROW rows,
  * panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
  * columns; ATTENTION rows, keys, panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
  * parts, rows, panels. Source and fit of the constants: see cycles.c. */

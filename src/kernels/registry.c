@@ -57,6 +57,12 @@ void kernel_operands(const struct kernel_variant *v, struct kernel_operand ret[6
             ret[GEMM_OPERAND_X].separate |= 1u << GEMM_OPERAND_OUT;
         }
     }
+    if (v->id == KERNEL_GEMM_ROW && !v->has_residual) {
+        if (v->has_bias) {
+            ret[count - 2] = ret[count - 1];
+        }
+        count--;
+    }
     if (v->id == KERNEL_LAYERNORM && !v->has_residual) {
         count -= 2; /* residual, sum */
     }
