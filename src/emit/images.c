@@ -122,8 +122,9 @@ static void add_literals(struct builder *b, uint32_t t, struct physical_tile til
         uint8_t *bytes = arena_alloc(b->arena, x->bytes, 8);
         for (uint32_t c = 0; c < x->bytes / 2; c++) {
             uint32_t left;
-            emit_panel_column(s, s->runs[0].first + c / 16, &left);
-            if (c % 16 < left) {
+            uint32_t wide = 4 * s->quads;
+            emit_panel_column(s, s->runs[0].first + c / wide, &left);
+            if (c % wide < left) {
                 memcpy(bytes + 2 * c, element, 2);
             }
         }

@@ -1,7 +1,7 @@
 /* Bytes of a buffer as affine maps between a tensor and a page (design.md D7).
  *
- * A buffer is a sequence of units: a row of a panel (16 elements, 32 bytes) for matrices, a block
- * of 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
+ * A buffer is a sequence of units: a row of a panel (16 elements, 32 bytes; in strips 4 elements)
+ * for matrices, a block of 1, 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
  * inside panels, K groups inside blocks of channels. A range of units is cut into at most three
  * rectangles of (outer, inner), and each rectangle where the tensor ends, so that padding is in no
  * slice: the host's zeroed page supplies it. */
@@ -67,17 +67,18 @@ static uint32_t at_page(const struct walk *w, uint32_t outer, uint32_t inner, ui
     return w->page_offset + (outer * w->inner + inner - w->first_unit) * unit_bytes;
 }
 
-/* The same of any axis of `size` in units: element at which piece `at` of 16 starts. */
-static uint32_t unit_place(uint32_t at, uint32_t unit, uint32_t size, uint32_t *ret_left) {
-    uint32_t each = (unit + 15) / 16;
-    uint32_t start = at / each * unit, inside = at % each * 16;
+/* The same of any axis of `size` in units: element at which piece `at` of `piece` (16 or 4) starts. */
+static uint32_t
+unit_place(uint32_t at, uint32_t piece, uint32_t unit, uint32_t size, uint32_t *ret_left) {
+    uint32_t each = (unit + 15) / 16 * (16 / piece);
+    uint32_t start = at / each * unit, inside = at % each * piece;
     uint32_t end = start < size && unit < size - start ? start + unit : size;
     *ret_left = start + inside < end ? end - start - inside : 0;
     return start + inside;
 }
 
 uint32_t emit_panel_column(const struct lower_shard *s, uint32_t panel, uint32_t *ret_left) {
-    return unit_place(panel, s->unit, s->matrix_columns, ret_left);
+    return unit_place(panel, 4 * s->quads, s->unit, s->matrix_columns, ret_left);
 }
 
 /* ---- Weights ------------------------------------------------------------------------------ */
@@ -135,11 +136,41 @@ static void weights_rect(const struct walk *w, struct rect r) {
             uint32_t k_left, group = s->group_first + i;
             uint32_t groups = unit_groups - group % unit_groups;
             groups = groups < r.i1 - i ? groups : r.i1 - i;
-            uint32_t k0 = unit_place(group, s->inner_unit, s->row_last, &k_left);
+            uint32_t k0 = unit_place(group, 16, s->inner_unit, s->row_last, &k_left);
             weights_unit(w, o, blocks, n0, n_left, i, groups, k0, k_left);
             i += groups;
         }
         o += blocks;
+    }
+}
+
+/* Channels [o0, o1) by whole or partial K groups, a channel after the other. */
+static void channels_rect(const struct walk *w, struct rect r) {
+    const struct lower_shard *s = w->s;
+    int64_t n_stride = s->is_transposed ? s->row_last : 1;
+    int64_t k_stride = s->is_transposed ? 1 : s->matrix_columns;
+    uint32_t unit_groups = (s->inner_unit + 15) / 16, unit_quads = (s->unit + 15) / 16 * 4;
+    for (uint32_t o = r.o0, channels; o < r.o1; o += channels) {
+        uint32_t left, n_left, skip = o % 4;
+        uint32_t quad = panel_of(s, o / 4, &left);
+        uint32_t n = emit_panel_column(s, quad, &n_left) + skip;
+        left = unit_quads - quad % unit_quads < left ? unit_quads - quad % unit_quads : left;
+        channels = 4 * left - skip < r.o1 - o ? 4 * left - skip : r.o1 - o;
+        uint32_t there = n_left > skip ? n_left - skip : 0;
+        there = there < channels ? there : channels;
+        for (uint32_t i = r.i0, groups; there > 0 && i < r.i1; i += groups) {
+            uint32_t k_left, group = s->group_first + i;
+            groups = unit_groups - group % unit_groups;
+            groups = groups < r.i1 - i ? groups : r.i1 - i;
+            uint32_t k = unit_place(group, 16, s->inner_unit, s->row_last, &k_left);
+            struct package_slice x = {
+                .tensor_offset = (uint64_t)(n * n_stride + k * k_stride),
+                .page_offset = at_page(w, o, i, 32),
+                .extent = {there, k_left < 16 * groups ? k_left : 16 * groups},
+                .tensor_stride = {n_stride, k_stride},
+                .page_stride = {(int32_t)(32 * w->inner), 2}};
+            emit_push_slice(w->target, &x);
+        }
     }
 }
 
@@ -172,10 +203,10 @@ static void panel_rect(
     struct rect r) {
     const struct lower_shard *s = w->s;
     uint32_t panels = r.o1 - r.o0;
-    uint32_t left;
+    uint32_t wide = 4 * s->quads, left;
     uint32_t column = emit_panel_column(s, panel, &left);
-    uint32_t full = left / 16 < panels ? left / 16 : panels;
-    uint32_t part = full < panels ? left % 16 : 0;
+    uint32_t full = left / wide < panels ? left / wide : panels;
+    uint32_t part = full < panels ? left % wide : 0;
     int64_t first = row_offset(b, s->row_first + r.i0);
     int64_t step = r.i1 - r.i0 > 1 ? row_offset(b, s->row_first + r.i0 + 1) - first : 0;
     for (int p = 0; p < 2; p++) {
@@ -185,11 +216,11 @@ static void panel_rect(
         }
         uint32_t skip = p == 0 ? 0 : full;
         struct package_slice x = {
-            .tensor_offset = (uint64_t)(first + (int64_t)(column + 16 * skip) * b->column_stride),
-            .page_offset = at_page(w, local + skip, r.i0, 32),
-            .extent = {count, r.i1 - r.i0, p == 0 ? 16 : part},
-            .tensor_stride = {16 * b->column_stride, step, b->column_stride},
-            .page_stride = {(int32_t)(32 * w->inner), 32, 2}};
+            .tensor_offset = (uint64_t)(first + (int64_t)(column + wide * skip) * b->column_stride),
+            .page_offset = at_page(w, local + skip, r.i0, 2 * wide),
+            .extent = {count, r.i1 - r.i0, p == 0 ? wide : part},
+            .tensor_stride = {wide * b->column_stride, step, b->column_stride},
+            .page_stride = {(int32_t)(2 * wide * w->inner), (int32_t)(2 * wide), 2}};
         emit_push_slice(w->target, &x);
     }
 }
@@ -214,7 +245,7 @@ static void panels_rect(const struct walk *w, struct rect r) {
     for (uint32_t o = r.o0; o < r.o1;) {
         uint32_t left;
         uint32_t panel = panel_of(s, o, &left);
-        uint32_t unit_panels = (s->unit + 15) / 16;
+        uint32_t unit_panels = (s->unit + 15) / 16 * (4 / s->quads);
         left = unit_panels - panel % unit_panels < left ? unit_panels - panel % unit_panels : left;
         uint32_t count = left < r.o1 - o ? left : r.o1 - o;
         /* Rows with one stride go together. */
@@ -234,7 +265,7 @@ static void panels_rect(const struct walk *w, struct rect r) {
 }
 
 uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b) {
-    return b->kind == BUFFER_WEIGHTS ? 32 * s->lanes : 32;
+    return b->kind == BUFFER_WEIGHTS ? 32 * s->lanes : 8 * s->quads;
 }
 
 void emit_shard_slices(
@@ -261,7 +292,9 @@ void emit_shard_slices(
         } else if (end - at < w.inner - i) {
             r.i1 = i + end - at;
         }
-        if (is_weights) {
+        if (is_weights && s->lanes == 1) {
+            channels_rect(&w, r);
+        } else if (is_weights) {
             weights_rect(&w, r);
         } else {
             panels_rect(&w, r);

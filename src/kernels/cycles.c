@@ -36,8 +36,8 @@ static bool is_f16_path(enum kernel_act act) {
     return act == ACT_NONE || act == ACT_RELU;
 }
 
-static uint32_t unary_groups(enum kernel_act act, uint32_t n) {
-    uint32_t quads = div_up(4 * n, 6);
+static uint32_t unary_groups(enum kernel_act act, uint32_t n /* quads */) {
+    uint32_t quads = div_up(n, 6);
     if (is_f16_path(act)) {
         return 26 + 2 * (quads - 1);
     }

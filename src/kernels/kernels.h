@@ -112,7 +112,7 @@ struct kernel_variant {
  *           in ascending order, in f32. Partials are f32 panels, or f16 ones with in_f16. Received
  *           parts lie `stride` bytes (a multiple of 8) apart, each packed panels of R rows; the own
  *           part's panels start `own_panel` bytes after each other. bias is f16[16 P].
- * UNARY     out = act(x) over 16 * n elements; out may equal x.
+ * UNARY     out = act(x) over 4 * quads elements; out may equal x.
  * ADD       out = act(a + b) over 16 * n elements (f32 sum, one rounding); out may equal a or b.
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.
  * SOFTMAX   each row over `columns` logical columns; padding columns of out are written 0.
@@ -192,7 +192,7 @@ enum {
     REDUCE_SHARE_PANELS,
     REDUCE_SHARE_WORDS
 };
-enum { UNARY_X, UNARY_OUT, UNARY_N, UNARY_WORDS };
+enum { UNARY_X, UNARY_OUT, UNARY_QUADS, UNARY_WORDS };
 enum { ADD_A, ADD_B, ADD_OUT, ADD_N, ADD_WORDS };
 enum { ADD_ROW_X, ADD_ROW_ROW, ADD_ROW_OUT, ADD_ROW_ROWS, ADD_ROW_PANELS, ADD_ROW_WORDS };
 enum { SOFTMAX_X, SOFTMAX_OUT, SOFTMAX_ROWS, SOFTMAX_COLUMNS, SOFTMAX_WORDS };
@@ -309,8 +309,7 @@ struct kernel_block_bytes {
 struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint32_t panels);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
  * its order: GEMM rows, groups, panels; GEMM_ROW groups, pairs; REDUCE, REDUCE_SHARE parts, rows,
- * panels; UNARY, ADD n; ADD_ROW rows,
- * panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
+ * panels; UNARY quads; ADD n; ADD_ROW rows, panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
  * columns; ATTENTION rows, keys, panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
  * parts, rows, panels. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);

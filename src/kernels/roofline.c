@@ -37,8 +37,9 @@ double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims
     switch (v->id) {
     case KERNEL_GEMM_AMP:
     case KERNEL_GEMM_F16: return gemm(v, a, b, dims[2]);
+    case KERNEL_GEMM_ROW: return gemm(v, 1, a, b / 8);
     case KERNEL_REDUCE: return b * 16 * dims[2] * (0.5 * a + act); /* f32 parts: 2 a cycle */
-    case KERNEL_UNARY: return 16 * a * (act > 0 ? act : 0.25);
+    case KERNEL_UNARY: return 4 * a * (act > 0 ? act : 0.25);
     case KERNEL_ADD: return 16 * a * (0.25 + act);
     case KERNEL_ADD_ROW:
     case KERNEL_BINARY: return a * 16 * b * (0.25 + act);

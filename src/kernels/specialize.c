@@ -49,7 +49,7 @@ static const struct asm_def fixed_defs[] = {
     WORD(REDUCE_SHARE_PANELS),
     WORD(UNARY_X),
     WORD(UNARY_OUT),
-    WORD(UNARY_N),
+    WORD(UNARY_QUADS),
     WORD(ADD_A),
     WORD(ADD_B),
     WORD(ADD_OUT),

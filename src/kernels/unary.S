@@ -1,8 +1,7 @@
-// UNARY: out = act(x) over 16 n elements. Quads of 4 elements are dealt out in runs, one a
+// UNARY: out = act(x) over 4 n elements. Quads of 4 elements are dealt out in runs, one a
 // worker, so out may equal x. Without transcendentals the values never leave f16.
     LAUNCH_ONCE
-    ld32 $m0, $m13, $m15, UNARY_N
-    shl $m0, $m0, 2
+    ld32 $m0, $m13, $m15, UNARY_QUADS
     SPLIT
     brz $m2, done
     ld32 $m6, $m13, $m15, UNARY_X

@@ -106,9 +106,36 @@ static struct buffer_id partial(struct lowering *l, uint32_t step, const struct 
     return b;
 }
 
+/* One row and one strip of columns on each tile. */
+static void lower_gemm_rows(struct lowering *l, uint32_t step, const struct buffer_id *x) {
+    const struct plan_step *s = &l->plan->steps[step];
+    const struct step_time *t = &l->times[step];
+    const struct plan_dist *d = s->dist;
+    for (uint32_t b = 0; b < d->m * d->n; b++) {
+        uint32_t tile = d->tile[b];
+        struct lower_run run = {plan_dist_quad(d, b % d->n), plan_dist_quad(d, b % d->n + 1)};
+        struct lower_vertex v = lower_new_vertex(plan_variant(s), tile, t->level, t->time, step);
+        lower_word_buffer(l, &v, GEMM_ROW_X, x[tile], 0);
+        lower_word_buffer(l, &v, GEMM_ROW_W, lower_channels(l, step, tile, run.first, run.last), 0);
+        if (v.variant.has_bias) {
+            lower_word_buffer(
+                l, &v, GEMM_ROW_BIAS, lower_row_part(l, step, PARAM_ROW, tile, run, 1), 0);
+        }
+        lower_word_buffer(l, &v, GEMM_ROW_OUT, l->home[s->out][b], 0);
+        v.words[GEMM_ROW_GROUPS].value = s->groups;
+        v.words[GEMM_ROW_PAIRS].value = 2 * (run.last - run.first);
+        lower_push_vertex(
+            l, v, GEMM_ROW_WORDS, (const uint32_t[]){s->groups, v.words[GEMM_ROW_PAIRS].value});
+    }
+}
+
 void lower_gemm(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct buffer_id *x = gemm_operand(l, step);
+    if (s->form.by_rows) {
+        lower_gemm_rows(l, step, x);
+        return;
+    }
     uint32_t *row_bound = ARENA_ARRAY(l->arena, uint32_t, (size_t)s->m + 1);
     for (uint32_t i = 0; i <= s->m; i++) {
         row_bound[i] = (uint32_t)((uint64_t)s->rows * i / s->m);

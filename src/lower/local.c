@@ -136,8 +136,8 @@ static void call_elementwise(struct lowering *l, const struct local_call *c) {
     default:
         lower_word_buffer(l, &v, UNARY_X, c->in[0], 0);
         lower_word_buffer(l, &v, UNARY_OUT, c->out, 0);
-        v.words[UNARY_N].value = n;
-        lower_push_vertex(l, v, UNARY_WORDS, (const uint32_t[]){n});
+        v.words[UNARY_QUADS].value = 4 * n;
+        lower_push_vertex(l, v, UNARY_WORDS, (const uint32_t[]){4 * n});
         break;
     }
 }

@@ -121,13 +121,14 @@ struct lower_shard {
     uint32_t matrix_columns; /* of the tensor as a matrix */
     uint32_t unit;           /* columns that start at a panel together (plan.h) */
     uint32_t inner_unit;     /* WEIGHTS: likewise of K */
-    uint32_t lanes;          /* WEIGHTS: channels of a block, 8 or 16 (kernels.h) */
+    uint32_t lanes;          /* WEIGHTS: channels of a block, 1, 8 or 16 (kernels.h) */
     bool is_fill;            /* ROW without a value: `fill` (f16) in every column */
     uint16_t fill;
     uint32_t row_first, row_last;     /* VALUE, MATRIX */
     uint32_t group_first, group_last; /* WEIGHTS */
     struct lower_run runs[3];         /* panels in the order in which the buffer holds them */
     uint32_t run_count;
+    uint32_t quads;     /* of columns that `runs` counts: 4, or 1 (plan_dist) */
     bool is_transposed; /* WEIGHTS: the tensor is [N][K] */
 };
 

@@ -74,6 +74,13 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born);
 struct buffer_id lower_weights(
     struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk, const struct lower_run *runs,
     uint32_t run_count);
+/* Weights of columns [first, last), in quads, a channel after the other. */
+struct buffer_id
+lower_channels(struct lowering *l, uint32_t step, uint32_t tile, uint32_t first, uint32_t last);
+/* As lower_row(), columns counted in `quads`. */
+struct buffer_id lower_row_part(
+    struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, struct lower_run run,
+    uint32_t quads);
 /* Columns [panel_first, panel_last) of PARAM_ROW or PARAM_ROW2; zeros when the step has none. */
 struct buffer_id lower_row(
     struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, uint32_t panel_first,

@@ -30,8 +30,8 @@ static void add_copy(
         lower_new_vertex(v, l->buffers.data[source.n].tile.n, t->level, t->time, step);
     lower_word_buffer(l, &x, UNARY_X, source, offset);
     lower_word_buffer(l, &x, UNARY_OUT, dest.buffer, dest.offset);
-    x.words[UNARY_N].value = bytes / 32;
-    lower_push_vertex(l, x, UNARY_WORDS, (const uint32_t[]){bytes / 32});
+    x.words[UNARY_QUADS].value = bytes / 8;
+    lower_push_vertex(l, x, UNARY_WORDS, (const uint32_t[]){bytes / 8});
 }
 
 struct piece {
@@ -55,22 +55,28 @@ static void send_piece(
         l, l->times[step].level, p->source, p->source_offset, p->bytes / 4, dests, tile_count);
 }
 
+/* The part of a block that meets the need, panel by panel unless both have its rows only. */
 static void send_block(
-    struct lowering *l, struct piece p, const struct need *n, const struct need *block,
-    const uint32_t *tiles, uint32_t tile_count, uint32_t step, const struct buffer_id *buffers,
-    struct lower_dest *dests) {
-    uint32_t ra = n->row_first > block->row_first ? n->row_first : block->row_first;
-    uint32_t rb = n->row_last < block->row_last ? n->row_last : block->row_last;
-    uint32_t pa = n->panel_first > block->panel_first ? n->panel_first : block->panel_first;
-    uint32_t pb = n->panel_last < block->panel_last ? n->panel_last : block->panel_last;
-    uint32_t source_rows = block->row_last - block->row_first;
+    struct lowering *l, struct piece p, const struct need *n, const struct plan_dist *d,
+    uint32_t at, const uint32_t *tiles, uint32_t tile_count, uint32_t step,
+    const struct buffer_id *buffers, struct lower_dest *dests) {
+    uint32_t i = at / d->n, j = at % d->n;
+    uint32_t row_first = d->row_bound[i], row_last = d->row_bound[i + 1];
+    uint32_t quad_first = plan_dist_quad(d, j), quad_last = plan_dist_quad(d, j + 1);
+    uint32_t ra = n->row_first > row_first ? n->row_first : row_first;
+    uint32_t rb = n->row_last < row_last ? n->row_last : row_last;
+    uint32_t qa = 4 * n->panel_first > quad_first ? 4 * n->panel_first : quad_first;
+    uint32_t qb = 4 * n->panel_last < quad_last ? 4 * n->panel_last : quad_last;
+    uint32_t source_rows = row_last - row_first;
     uint32_t dest_rows = n->row_last - n->row_first;
     bool is_whole = rb - ra == source_rows && rb - ra == dest_rows;
-    uint32_t panels = is_whole ? pb - pa : 1;
-    for (uint32_t panel = pa; panel < pb; panel += panels) {
-        p.source_offset = 32 * ((panel - block->panel_first) * source_rows + ra - block->row_first);
-        p.dest_offset = 32 * ((panel - n->panel_first) * dest_rows + ra - n->row_first);
-        p.bytes = 32 * (rb - ra) * panels;
+    for (uint32_t q = qa, end; q < qb; q = end) {
+        end = is_whole ? qb : (q / 4 + 1) * 4;
+        end = end < qb ? end : qb;
+        uint32_t from = q - quad_first, to = q - 4 * n->panel_first; /* of a strip: one row */
+        p.source_offset = d->quads == 1 ? 8 * from : 32 * (from / 4 * source_rows + ra - row_first);
+        p.dest_offset = 32 * (to / 4 * dest_rows + ra - n->row_first) + 8 * (to % 4);
+        p.bytes = 8 * (rb - ra) * (end - q);
         send_piece(l, &p, tiles, tile_count, step, buffers, dests);
     }
 }
@@ -89,7 +95,8 @@ void lower_gather(
     for (uint32_t b = 0; b < d->m * d->n; b++) {
         uint32_t i = b / d->n, j = b % d->n;
         if (d->row_bound[i] == n->row_first && d->row_bound[i + 1] == n->row_last &&
-            d->panel_bound[j] == n->panel_first && d->panel_bound[j + 1] == n->panel_last) {
+            plan_dist_quad(d, j) == 4 * n->panel_first &&
+            plan_dist_quad(d, j + 1) == 4 * n->panel_last) {
             home = l->home[matrix][b];
             home_tile = d->tile[b];
         }
@@ -116,12 +123,11 @@ void lower_bring(
             continue;
         }
         for (uint32_t j = 0; j < d->n; j++) {
-            struct need block = {
-                d->row_bound[i], d->row_bound[i + 1], d->panel_bound[j], d->panel_bound[j + 1]};
-            if (block.panel_first < n->panel_last && block.panel_last > n->panel_first) {
-                struct piece p = {
-                    .source = l->home[matrix][i * d->n + j], .source_tile = d->tile[i * d->n + j]};
-                send_block(l, p, n, &block, tiles, tile_count, step, into, dests);
+            uint32_t b = i * d->n + j;
+            if (plan_dist_quad(d, j) < 4 * n->panel_last &&
+                plan_dist_quad(d, j + 1) > 4 * n->panel_first) {
+                struct piece p = {.source = l->home[matrix][b], .source_tile = d->tile[b]};
+                send_block(l, p, n, d, b, tiles, tile_count, step, into, dests);
             }
         }
     }

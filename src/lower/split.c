@@ -32,9 +32,9 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born) {
     for (uint32_t i = 0; i < d->m; i++) {
         for (uint32_t j = 0; j < d->n; j++) {
             uint32_t rows = d->row_bound[i + 1] - d->row_bound[i];
-            uint32_t panels = d->panel_bound[j + 1] - d->panel_bound[j];
-            struct buffer_id b = lower_new_buffer(
-                l, d->tile[i * d->n + j], BUFFER_VALUE, 32 * rows * panels, x->step);
+            uint32_t quads = plan_dist_quad(d, j + 1) - plan_dist_quad(d, j);
+            struct buffer_id b =
+                lower_new_buffer(l, d->tile[i * d->n + j], BUFFER_VALUE, 8 * rows * quads, x->step);
             lower_use(l, b, born);
             l->home[matrix][i * d->n + j] = b;
         }
@@ -70,6 +70,7 @@ struct buffer_id lower_weights(
         .inner_unit = s->inner_unit,
         .lanes = s->form.is_f16 ? 16 : 8,
         .row_last = s->inner,
+        .quads = 4,
         .group_first = s->group_bound[kk],
         .group_last = s->group_bound[kk + 1],
         .is_transposed = s->is_transposed};
@@ -86,9 +87,36 @@ struct buffer_id lower_weights(
     return shard.buffer;
 }
 
+struct buffer_id
+lower_channels(struct lowering *l, uint32_t step, uint32_t tile, uint32_t first, uint32_t last) {
+    const struct plan_step *s = &l->plan->steps[step];
+    struct lower_shard shard = {
+        .value = s->weights,
+        .matrix_columns = s->columns,
+        .unit = s->unit,
+        .inner_unit = s->inner_unit,
+        .row_last = s->inner,
+        .quads = 1,
+        .lanes = 1,
+        .group_last = s->groups,
+        .runs = {{first, last}},
+        .run_count = 1,
+        .is_transposed = s->is_transposed};
+    shard.buffer =
+        lower_new_buffer(l, tile, BUFFER_WEIGHTS, 128 * (last - first) * s->groups, step);
+    push_constant(l, step, PARAM_WEIGHTS, &shard);
+    return shard.buffer;
+}
+
 struct buffer_id lower_row(
     struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, uint32_t panel_first,
     uint32_t panel_last) {
+    return lower_row_part(l, step, param, tile, (struct lower_run){panel_first, panel_last}, 4);
+}
+
+struct buffer_id lower_row_part(
+    struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, struct lower_run run,
+    uint32_t quads) {
     const struct plan_step *s = &l->plan->steps[step];
     struct value_id row = plan_param_value(l->plan, step, param, 0);
     struct lower_shard shard = {
@@ -96,10 +124,11 @@ struct buffer_id lower_row(
         .matrix_columns = s->columns,
         .unit = s->unit,
         .row_last = 1,
+        .quads = quads,
         .is_fill = row.n == NO_VALUE.n,
-        .runs = {{panel_first, panel_last}},
+        .runs = {run},
         .run_count = 1};
-    shard.buffer = lower_new_buffer(l, tile, BUFFER_ROW, 32 * (panel_last - panel_first), step);
+    shard.buffer = lower_new_buffer(l, tile, BUFFER_ROW, 8 * quads * (run.last - run.first), step);
     push_constant(l, step, param, &shard);
     return shard.buffer;
 }
@@ -115,6 +144,7 @@ struct buffer_id lower_constant(
         .unit = is_gemm ? s->inner_unit : s->unit,
         .row_first = n->row_first,
         .row_last = n->row_last,
+        .quads = 4,
         .runs = {{n->panel_first, n->panel_last}},
         .run_count = 1};
     uint32_t bytes = 32 * (n->row_last - n->row_first) * (n->panel_last - n->panel_first);
@@ -142,6 +172,7 @@ static struct lower_span matrix_shards(struct lowering *l, uint32_t matrix, stru
                     .unit = x->unit,
                     .row_first = d->row_bound[i],
                     .row_last = d->row_bound[i + 1],
+                    .quads = d->quads,
                     .runs = {{d->panel_bound[j], d->panel_bound[j + 1]}},
                     .run_count = 1});
         }

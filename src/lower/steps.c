@@ -13,7 +13,7 @@ bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *sour
         }
     }
     for (uint32_t kk = 0; kk <= s->k; kk++) {
-        if (source->panel_bound[kk] != s->group_bound[kk]) {
+        if (plan_dist_quad(source, kk) != 4 * s->group_bound[kk]) {
             return false;
         }
     }

@@ -47,13 +47,14 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word) {
     case KERNEL_GEMM_AMP:
         *ret_word = GEMM_OUT;
         return w[GEMM_ROWS].value * w[GEMM_PANELS].value * (v->variant.out_f32 ? 64 : 32);
+    case KERNEL_GEMM_ROW: *ret_word = GEMM_ROW_OUT; return w[GEMM_ROW_PAIRS].value * 4;
     case KERNEL_REDUCE:
         *ret_word = REDUCE_OUT;
         return w[REDUCE_ROWS].value * w[REDUCE_PANELS].value * 32;
     case KERNEL_REDUCE_SHARE:
         *ret_word = REDUCE_SHARE_OUT;
         return w[REDUCE_SHARE_ROWS].value * w[REDUCE_SHARE_PANELS].value * 32;
-    case KERNEL_UNARY: *ret_word = UNARY_OUT; return w[UNARY_N].value * 32;
+    case KERNEL_UNARY: *ret_word = UNARY_OUT; return w[UNARY_QUADS].value * 8;
     case KERNEL_ADD: *ret_word = ADD_OUT; return w[ADD_N].value * 32;
     case KERNEL_ADD_ROW:
         *ret_word = ADD_ROW_OUT;
@@ -281,13 +282,14 @@ static void check_shards(struct checker *c) {
             const struct lower_shard *s = &tg->shards[i];
             uint64_t own =
                 (uint64_t)(s->row_last - s->row_first) * (s->runs[0].last - s->runs[0].first);
+            own *= s->quads;
             cells += own;
-            if (s->row_last > x->rows || s->runs[0].last > x->panels ||
-                lower_buffer(tg, s->buffer)->bytes != 32 * own) {
+            if (s->row_last > x->rows || s->runs[0].last * s->quads > 4 * x->panels ||
+                lower_buffer(tg, s->buffer)->bytes != 8 * own) {
                 fault(c, "shard", i, "is outside its matrix or has another size");
             }
         }
-        if (cells != (uint64_t)x->rows * x->panels) {
+        if (cells != 4ull * x->rows * x->panels) {
             fault(c, "interface tensor", io, "is not covered exactly");
         }
     }

@@ -11,6 +11,7 @@ struct dist_entry {
     uint32_t parts;     /* of rows in a head: see dist_heads() */
     uint32_t row_parts; /* of a block: see dist_result() */
     bool is_operand;
+    uint32_t quads; /* panels counts so many */
     struct plan_dist dist;
 };
 
@@ -26,7 +27,7 @@ static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *
     for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
         if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
             e->k == key->k && e->parts == key->parts && e->row_parts == key->row_parts &&
-            e->is_operand == key->is_operand) {
+            e->is_operand == key->is_operand && e->quads == key->quads) {
             return e;
         }
     }
@@ -59,7 +60,7 @@ static void fill_result(struct arena *a, struct dist_entry *e) {
             tile[i * count + c] = (uint16_t)at;
         }
     }
-    e->dist = (struct plan_dist){m, count, dist_bounds(a, e->rows, m), bound, tile};
+    e->dist = (struct plan_dist){m, count, dist_bounds(a, e->rows, m), bound, tile, e->quads};
 }
 
 static void fill_operand(struct arena *a, struct dist_entry *e) {
@@ -70,14 +71,14 @@ static void fill_operand(struct arena *a, struct dist_entry *e) {
         }
     }
     e->dist = (struct plan_dist){
-        e->m, e->k, dist_bounds(a, e->rows, e->m), dist_bounds(a, e->panels, e->k), tile};
+        e->m, e->k, dist_bounds(a, e->rows, e->m), dist_bounds(a, e->panels, e->k), tile, 4};
 }
 
 bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b) {
     if (a == b) {
         return true;
     }
-    return a != NULL && b != NULL && a->m == b->m && a->n == b->n &&
+    return a != NULL && b != NULL && a->m == b->m && a->n == b->n && a->quads == b->quads &&
            memcmp(a->row_bound, b->row_bound, sizeof *a->row_bound * (a->m + 1)) == 0 &&
            memcmp(a->panel_bound, b->panel_bound, sizeof *a->panel_bound * (a->n + 1)) == 0 &&
            memcmp(a->tile, b->tile, sizeof *a->tile * a->m * a->n) == 0;
@@ -109,27 +110,43 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
 
 const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n) {
-    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, false, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, false, 4, {0}});
+}
+
+const struct plan_dist *
+dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n) {
+    bool is_whole = true;
+    for (uint32_t j = 0; j <= n; j++) {
+        is_whole = is_whole && (uint64_t)(4 * panels) * j / n % 4 == 0;
+    }
+    if (is_whole) {
+        return dist_grid(pool, rows, panels, rows, n);
+    }
+    return intern(
+        pool, (struct dist_entry){NULL, rows, 4 * panels, rows, n, 1, 1, 1, false, 1, {0}});
 }
 
 const struct plan_dist *
 dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g) {
+    if (g->form.by_rows) {
+        return dist_strips(pool, rows, panels, g->n);
+    }
     return intern(
         pool, (struct dist_entry){
-                  NULL, rows, panels, g->m, g->n, g->k, 1, g->form.row_parts, false, {0}});
+                  NULL, rows, panels, g->m, g->n, g->k, 1, g->form.row_parts, false, 4, {0}});
 }
 
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, true, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, true, 4, {0}});
 }
 
 const struct plan_dist *dist_heads(
     struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
     uint32_t parts) {
     return intern(
-        pool,
-        (struct dist_entry){NULL, rows, panels, batches * parts, heads, 1, parts, 1, false, {0}});
+        pool, (struct dist_entry){
+                  NULL, rows, panels, batches * parts, heads, 1, parts, 1, false, 4, {0}});
 }
 
 const struct plan_dist *
@@ -257,6 +274,10 @@ uint32_t plan_gemm_menu(
             }
         }
     }
+    for (uint32_t n = 1; n != 0 && s->rows * n <= tiles; n = next_cut(4 * s->panels, n)) {
+        ++*work;
+        menu_offer(&menu, (struct grid){s->rows, n, 1, {.row_parts = 1, .by_rows = true}, 0});
+    }
     for (uint32_t i = 0; i < menu.least_count; i++) {
         bool is_listed = false;
         for (uint32_t j = 0; j < menu.count; j++) {
@@ -273,7 +294,7 @@ uint32_t plan_gemm_menu(
 /* ---- Shares of a reduction --------------------------------------------------------------------- */
 
 bool plan_form_equal(const struct plan_form *a, const struct plan_form *b) {
-    return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts;
+    return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts && a->by_rows == b->by_rows;
 }
 
 bool plan_reduces_in_place(const struct plan_step *s) {
@@ -378,9 +399,10 @@ bool plan_is_home(
         for (uint32_t j = 0; j < dist->n; j++) {
             struct plan_need n = plan_need(s, dist, i, j, o);
             uint32_t r = find_bound(source->row_bound, source->m, n.row_first);
-            uint32_t c = find_bound(source->panel_bound, source->n, n.panel_first);
+            uint32_t each = 4 / source->quads; /* bounds to a panel */
+            uint32_t c = find_bound(source->panel_bound, source->n, each * n.panel_first);
             if (r >= source->m || c >= source->n || source->row_bound[r + 1] != n.row_last ||
-                source->panel_bound[c + 1] != n.panel_last ||
+                source->panel_bound[c + 1] != each * n.panel_last ||
                 source->tile[r * source->n + c] != dist->tile[i * dist->n + j]) {
                 return false;
             }

@@ -19,12 +19,13 @@ static uint32_t largest_part(const uint32_t *bound, uint32_t count) {
 uint64_t
 cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32_t m, uint32_t k) {
     uint32_t source_rows = largest_part(source->row_bound, source->m);
-    uint32_t source_panels = largest_part(source->panel_bound, source->n);
+    uint32_t source_quads = largest_part(source->panel_bound, source->n) * source->quads;
+    uint32_t source_panels = cost_ceil(source_quads, 4);
     uint32_t want_rows = cost_ceil(rows, m);
     uint32_t want_panels = cost_ceil(panels, k);
     bool same_rows = source->m == m;
     /* A piece is contiguous over panels only where both sides hold the same rows. */
-    uint64_t from_columns = source->n == k ? 1 : want_panels / source_panels + 2;
+    uint64_t from_columns = source->n == k ? 1 : 4 * want_panels / source_quads + 2;
     uint64_t from_rows = same_rows ? 1 : want_rows / source_rows + 2;
     from_columns = from_columns < source->n ? from_columns : source->n;
     from_rows = from_rows < source->m ? from_rows : source->m;
@@ -33,7 +34,7 @@ cost_move(const struct plan_dist *source, uint32_t rows, uint32_t panels, uint32
     to_rows = to_rows < m ? to_rows : m;
     uint64_t sent = same_rows ? 1 : to_rows * source_panels;
     uint64_t in = 8ull * want_rows * want_panels + 3 * received;
-    uint64_t out = 8ull * source_rows * source_panels + 2 * sent;
+    uint64_t out = 2ull * source_rows * source_quads + 2 * sent;
     return (in > out ? in : out) + PLAN_START_EVENTS;
 }
 
@@ -43,6 +44,9 @@ uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool
     chosen.form = g->form;
     chosen.w_region1 = w_region1;
     struct kernel_variant v = plan_variant(&chosen);
+    if (g->form.by_rows) {
+        return kernel_cycles(&v, (const uint32_t[]){s->groups, 2 * cost_ceil(4 * s->panels, g->n)});
+    }
     uint32_t dims[3] = {
         cost_ceil(s->rows, g->m), cost_ceil(s->groups, g->k), cost_ceil(s->panels, g->n)};
     return kernel_cycles(&v, dims);
@@ -95,6 +99,11 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
     uint64_t groups = cost_ceil(s->groups, g->k);
     uint64_t x = 32 * rows * groups + 64;
     uint64_t result = 32 * rows * panels;
+    if (g->form.by_rows) {
+        uint64_t quads = cost_ceil(4 * s->panels, g->n);
+        return (struct footprint){
+            .resident = (128 * groups + 8) * quads + 8, .transient = x + 8 * quads, .largest = x};
+    }
     struct footprint f = {
         .resident = 512 * groups * panels + 32 * panels,
         .region1 = kernel_gemm_scratch_bytes((uint32_t)rows) + 128};
@@ -130,8 +139,8 @@ uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels) {
     uint32_t elements = rows * panels; /* in units of 16 */
     const struct plan_product *p = &s->product;
     switch (s->kind) {
+    case PLAN_UNARY: return kernel_cycles(&v, (const uint32_t[]){4 * elements});
     case PLAN_ADD:
-    case PLAN_UNARY:
     case PLAN_MAP: return kernel_cycles(&v, (const uint32_t[]){elements});
     case PLAN_ADD_ROW:
     case PLAN_BINARY:

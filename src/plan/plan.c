@@ -116,7 +116,7 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 
 /* Kind of a state: cut of every matrix still to be read. Content, not addresses (R22). */
 static uint64_t dist_kind(const struct plan_dist *d) {
-    uint64_t h = mix(mix(0, d->m), d->n);
+    uint64_t h = mix(mix(mix(0, d->m), d->n), d->quads);
     for (uint32_t i = 0; i < d->m * d->n; i++) {
         h = mix(h, d->tile[i]);
     }
@@ -398,7 +398,7 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
     bool is_free = true;
     for (int o = 0; o < PLAN_OPERANDS; o++) {
         const struct plan_dist *source = s->in[o] != PLAN_NONE ? from->dist[s->in[o]] : NULL;
-        if (source != NULL && lies_alike(q, s, o)) {
+        if (source != NULL && lies_alike(q, s, o) && source->quads == 4) {
             is_free = false;
             if (!needs_whole_rows(s) || source->n == 1) {
                 extend_one(q, list, step, from, source, NULL);
@@ -663,6 +663,11 @@ struct kernel_variant plan_variant(const struct plan_step *s) {
     struct kernel_variant v = {.act = s->act};
     switch (s->kind) {
     case PLAN_GEMM:
+        if (s->form.by_rows) {
+            v.id = KERNEL_GEMM_ROW;
+            v.has_bias = s->row.n != NO_VALUE.n;
+            break;
+        }
         v.id = s->form.is_f16 ? KERNEL_GEMM_F16 : KERNEL_GEMM_AMP;
         v.w_region1 = s->w_region1;
         v.out_f32 = !s->form.is_f16 && s->k > 1;

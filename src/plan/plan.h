@@ -58,9 +58,16 @@
 struct plan_dist {
     uint32_t m, n;
     const uint32_t *row_bound;   /* m + 1, from 0 to rows, strictly ascending */
-    const uint32_t *panel_bound; /* n + 1 */
+    const uint32_t *panel_bound; /* n + 1, in panels; in quads when quads is 1 */
     const uint16_t *tile;        /* logical tile of block (i, j): tile[i * n + j] */
+    uint32_t quads;              /* of 4 columns that bounds count: 4, or 1 for strips of one row,
+                                  * whose columns follow each other without a gap */
 };
+
+/* First column of block column j, in quads. */
+static inline uint32_t plan_dist_quad(const struct plan_dist *d, uint32_t j) {
+    return d->panel_bound[j] * d->quads;
+}
 
 enum plan_matrix_kind { PLAN_INPUT, PLAN_COMPUTED, PLAN_CONSTANT };
 enum plan_padding { PADDING_ZERO, PADDING_FINITE, PADDING_WILD };
@@ -118,6 +125,7 @@ struct plan_form {
     bool is_f16; /* f16 partials between K groups, parts of at most PLAN_F16_GROUPS groups */
     uint32_t
         row_parts; /* reducers of a block cut its rows in so many parts, its panels in others */
+    bool by_rows;  /* one row a tile, n strips of the result's distribution, by inner products */
 };
 
 /* Matrices and values are named by the fields in, out, weights, row and row2 only: a repeat gives

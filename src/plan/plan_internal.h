@@ -32,7 +32,10 @@ struct dist_pool {
 };
 const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n);
-/* The result of a GEMM grid: shares of its reducers, or blocks when k = 1. */
+/* A row a tile, its columns in n strips: bounds in quads unless all fall on panels. */
+const struct plan_dist *
+dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n);
+/* The result of a GEMM grid: strips, shares of its reducers, or blocks when k = 1. */
 const struct plan_dist *
 dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g);
 /* What a GEMM grid reads: rows in m parts, groups in k parts, block (i, kk) on tile

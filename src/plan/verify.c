@@ -29,8 +29,13 @@ static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix 
         fault(c, "matrix", at, "no distribution");
         return;
     }
-    if (!ascends(d->row_bound, d->m, x->rows) || !ascends(d->panel_bound, d->n, x->panels)) {
+    if ((d->quads != 4 && d->quads != 1) || !ascends(d->row_bound, d->m, x->rows) ||
+        !ascends(d->panel_bound, d->n, x->panels * 4 / (d->quads == 1 ? 1 : 4))) {
         fault(c, "matrix", at, "blocks do not cover it exactly");
+        return;
+    }
+    if (d->quads == 1 && d->m != x->rows) {
+        fault(c, "matrix", at, "strips of several rows");
     }
     bool seen[TARGET_TILES] = {false};
     for (uint32_t i = 0; i < d->m * d->n; i++) {
@@ -112,12 +117,19 @@ static void check_step(struct checker *c, uint32_t at) {
     if (s->product.is_blocked && c->faults == 0) {
         check_attention(c, at);
     }
+    if (s->kind != PLAN_GEMM && s->dist->quads != 4) {
+        fault(c, "step", at, "its result lies in strips");
+    }
+    if (s->form.by_rows && (s->kind != PLAN_GEMM || s->k != 1 || s->m != s->rows ||
+                            s->dist->m != s->m || s->dist->n != s->n)) {
+        fault(c, "step", at, "works by rows without one row a tile");
+    }
     if ((s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM) && s->dist->n != 1) {
         fault(c, "step", at, "works along rows without whole ones");
     }
     if (s->kind == PLAN_GEMM &&
         (s->m * s->n * s->k > c->p->tiles || !ascends(s->group_bound, s->k, s->groups) ||
-         !ascends(s->panel_bound, s->n, s->panels))) {
+         (!s->form.by_rows && !ascends(s->panel_bound, s->n, s->panels)))) {
         fault(c, "step", at, "grid does not fit");
     }
 }
