@@ -367,11 +367,16 @@ static int bind_interface(struct fuser *f, struct err *err) {
 }
 
 int plan_fuse(
-    const struct graph *g, const struct plan_options *options, struct arena *a, struct plan **ret,
-    struct err *err) {
+    const struct graph *g, const struct plan_options *options, bool may_block, struct arena *a,
+    struct plan **ret, struct err *err) {
     struct err local = {0};
     err = err != NULL ? err : &local;
-    struct fuser f = {.g = g, .options = options, .arena = a, .plan = ARENA_NEW(a, struct plan)};
+    struct fuser f = {
+        .g = g,
+        .options = options,
+        .may_block = may_block,
+        .arena = a,
+        .plan = ARENA_NEW(a, struct plan)};
     f.view = ARENA_ARRAY(a, struct fuse_view, g->value_count);
     f.root = ARENA_ARRAY(a, struct fuse_root, g->value_count);
     f.is_absorbed = ARENA_ARRAY(a, bool, g->node_count);

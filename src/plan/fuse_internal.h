@@ -25,6 +25,7 @@ struct fuse_root { /* by value; of use for roots only */
 struct fuser {
     const struct graph *g;
     const struct plan_options *options;
+    bool may_block; /* attention */
     struct arena *arena;
     struct plan *plan;
     VEC(struct plan_step) steps;

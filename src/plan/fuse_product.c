@@ -263,7 +263,7 @@ int fuse_attention(struct fuser *f, uint32_t at, struct err *err) {
         is_clean = is_clean && f->matrices.data[s.in[o]].padding == PADDING_ZERO;
     }
     bool is_one_call = is_clean && p->head_panels[2] == p->head_panels[0] && one_call_pays(p);
-    p->is_blocked = is_clean && blocks_pay(&s, f->options, is_one_call);
+    p->is_blocked = is_clean && f->may_block && blocks_pay(&s, f->options, is_one_call);
     if (is_one_call || p->is_blocked) {
         fuse_push_step(f, s, n->outputs[0]);
     } else {

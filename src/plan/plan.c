@@ -610,11 +610,10 @@ static int by_cost(const void *pa, const void *pb) {
     return a->peak_bytes < b->peak_bytes ? -1 : a->peak_bytes > b->peak_bytes;
 }
 
-int plan_build(
-    const struct graph *g, const struct plan_options *options, struct arena *a,
-    struct plan_set **ret, struct err *err) {
+/* Fuses and searches. may_block: attention may be taken in blocks where that pays. */
+static int choose(struct search *q, const struct graph *g, bool may_block, struct err *err) {
     struct plan *fused;
-    int rc = plan_fuse(g, options, a, &fused, err);
+    int rc = plan_fuse(g, q->options, may_block, q->arena, &fused, err);
     if (rc != 0) {
         return rc;
     }
@@ -622,19 +621,33 @@ int plan_build(
         struct plan_step *s = &fused->steps[i];
         s->row_is_literal = s->row.n != NO_VALUE.n && g->values[s->row.n].is_hashed_constant;
     }
-    struct search q = {
-        .plan = options->repeats != REPEATS_NONE ? plan_repeat_find(fused, a) : fused,
-        .options = options,
-        .tiles = options->tiles,
-        .arena = a,
-        .pool = {a, NULL}};
-    q.limit0 = (uint64_t)PLAN_REGION0_BYTES * options->fill_percent / 100;
-    q.limit1 = (uint64_t)PLAN_REGION1_BYTES * options->fill_percent / 100;
+    q->plan = q->options->repeats != REPEATS_NONE ? plan_repeat_find(fused, q->arena) : fused;
     /* The fastest choice of each step may fill tiles so that later steps have no room: then bytes
      * get a price, a higher one each time, until the plan fits or saving does not help. */
-    rc = search(&q, 0, err);
+    rc = search(q, 0, err);
     for (uint64_t price = 4; rc == -ERR_DOES_NOT_FIT && price <= 4096; price *= 8) {
-        rc = search(&q, price, err);
+        rc = search(q, price, err);
+    }
+    return rc;
+}
+
+static bool has_blocks(const struct plan *p) {
+    bool has = false;
+    for (uint32_t i = 0; p != NULL && i < p->step_count; i++) {
+        has = has || p->steps[i].product.is_blocked;
+    }
+    return has;
+}
+
+int plan_build(
+    const struct graph *g, const struct plan_options *options, struct arena *a,
+    struct plan_set **ret, struct err *err) {
+    struct search q = {.options = options, .tiles = options->tiles, .arena = a, .pool = {a, NULL}};
+    q.limit0 = (uint64_t)PLAN_REGION0_BYTES * options->fill_percent / 100;
+    q.limit1 = (uint64_t)PLAN_REGION1_BYTES * options->fill_percent / 100;
+    int rc = choose(&q, g, true, err);
+    if (rc == -ERR_DOES_NOT_FIT && has_blocks(q.plan)) { /* they hold more at once */
+        rc = choose(&q, g, false, err);
     }
     if (rc != 0) {
         return rc;

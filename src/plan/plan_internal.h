@@ -4,10 +4,10 @@
 
 #include "plan/plan.h"
 
-/* fuse.c: steps and matrices without any choice. */
+/* fuse.c: steps and matrices without any choice, but which kernels an attention becomes. */
 int plan_fuse(
-    const struct graph *g, const struct plan_options *options, struct arena *a, struct plan **ret,
-    struct err *err);
+    const struct graph *g, const struct plan_options *options, bool may_block, struct arena *a,
+    struct plan **ret, struct err *err);
 
 /* repeat_find.c: the longest run of equal consecutive blocks of a fused plan that hand on one
  * matrix, as a plan whose steps are those of the first block, with its record; the plan itself when

@@ -49,8 +49,9 @@ static int no_files(void *arg, const char *label, struct err *err) {
     return err_set(err, ERR_MISSING, "file '%s'", label);
 }
 
-/* The last step of the best plan. */
-static struct plan_step attention_step(const char *model, uint32_t tiles, bool f16) {
+/* The last step of the best plan; 0, or the error that there is none. */
+static int try_plan(
+    const char *model, uint32_t tiles, bool f16, uint32_t fill_percent, struct plan_step *ret) {
     struct arena arena;
     struct err err = {0};
     arena_init(&arena, 256u << 20);
@@ -61,15 +62,24 @@ static struct plan_step attention_step(const char *model, uint32_t tiles, bool f
     uint32_t count;
     ck_assert_msg(graph_load(document, no_files, NULL, &arena, &g, &err) == 0, "%s", err.text);
     ck_assert_int_eq(graph_canonical(g, &arena, &canonical, &warnings, &count, &err), 0);
-    struct plan_options options = {.tiles = tiles, .fill_percent = 100, .accumulate_f16 = f16};
-    struct plan_set *set;
-    ck_assert_msg(plan_build(canonical, &options, &arena, &set, &err) == 0, "%s", err.text);
-    for (uint32_t i = 0; i < set->count; i++) {
+    struct plan_options options = {
+        .tiles = tiles, .fill_percent = fill_percent, .accumulate_f16 = f16};
+    struct plan_set *set = NULL;
+    int rc = plan_build(canonical, &options, &arena, &set, &err);
+    for (uint32_t i = 0; rc == 0 && i < set->count; i++) {
         ck_assert_msg(plan_verify(&set->finalists[i], &err) == 0, "%s", err.text);
     }
-    struct plan_step s = set->finalists[0].steps[set->finalists[0].step_count - 1];
+    if (rc == 0) {
+        *ret = set->finalists[0].steps[set->finalists[0].step_count - 1];
+    }
     json_decref(document);
     arena_done(&arena);
+    return rc;
+}
+
+static struct plan_step attention_step(const char *model, uint32_t tiles, bool f16) {
+    struct plan_step s = {0};
+    ck_assert_int_eq(try_plan(model, tiles, f16, 100, &s), 0);
     return s;
 }
 
@@ -135,12 +145,33 @@ START_TEST(not_in_blocks) {
 }
 END_TEST
 
+/* With less and less memory there is a plan as long as there is one without blocks. */
+START_TEST(little_memory) {
+    static const struct attention_case few = {1, 100, 480, 1, 1, 128, 1};
+    char *model = model_of(&few, 1);
+    uint32_t with = 0, without = 0;
+    for (uint32_t percent = 100; percent > 0; percent -= 2) {
+        struct plan_step s;
+        int rc = try_plan(model, few.tiles, true, percent, &s);
+        if (rc == 0) {
+            *(s.product.is_blocked ? &with : &without) += 1;
+        } else {
+            ck_assert_int_ne(try_plan(model, few.tiles, false, percent, &s), 0);
+        }
+    }
+    free(model);
+    ck_assert_uint_gt(with, 0);
+    ck_assert_uint_gt(without, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("attention");
     TCase *tc = tcase_create("attention");
     tcase_set_timeout(tc, 600);
     tcase_add_test(tc, not_in_blocks);
     tcase_add_test(tc, cuts);
+    tcase_add_test(tc, little_memory);
     tcase_add_loop_test(tc, results, 0, CASES);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
