@@ -9,9 +9,13 @@
 // exponentials, 2 a key and pair of columns. Roofline: 8 products a row in 4 cycles of f16v4cmac,
 // 4 a cycle of f32v2aop; from some 12 rows RELAYOUT, GEMM_AMP and SOFTMAX are faster.
 //
+// One row with few keys: two launches. Scores as above; then every worker forms all weights itself,
+// in its area as pairs of equal words, and takes its run of pairs of columns by f32v2mac.
+//
 // scratch: 0 descriptor of a launch (4 words: descriptor, rows of q, of out, bytes from the first
 // row to the second), 16.. weights, 8 bytes a key.
-// Worker area: 0..7 largest of both rows, 8..15 sums.
+// Worker area: 0..7 largest of both rows, 8..15 sums. One row: weights, 8 bytes a key.
+.set FEW_KEYS, 16              // as many as fit
 .set LARGEST, 0
 .set SUMS, 1
 .set AREA_PAIRS, 32            // doublewords from one worker's area to the next
@@ -28,6 +32,18 @@ ENTRY
     ld32 $m5, $m2, $m15, ATTENTION_OUT
     ld32 $m6, $m2, $m15, ATTENTION_ROWS
     st32 $m2, $m9, $m15, L_DESCRIPTOR
+    ld32 $m7, $m2, $m15, ATTENTION_KEYS
+    cmpeq $m8, $m6, 1
+    cmpult $m7, $m7, FEW_KEYS + 1
+    and $m8, $m8, $m7
+    brz $m8, rows
+    setzi $m3, one_scores
+    runall $m3, $m2, 0
+    setzi $m3, one_values
+    sync 2
+    runall $m3, $m2, 0
+    sync 2
+    br $m10
 rows:
     setzi $m7, 32
     cmpeq $m8, $m6, 1
@@ -208,4 +224,95 @@ pair:
     st32 $a2, $m5, $m15, 0
     brnzdec $m2, pair
 values_done:
+    exitz $m15
+
+// One row: launches with the descriptor itself.
+.p2align 3
+one_scores:
+    ld32 $m0, $m13, $m15, ATTENTION_KEYS
+    SPLIT
+    brz $m2, one_scored
+    ld32 $m5, $m13, $m15, ATTENTION_K
+    ld32 $m3, $m13, $m15, ATTENTION_Q
+    ld32 $m11, $m13, $m15, ATTENTION_PANELS
+    ld32 $m6, $m13, $m15, ATTENTION_SCRATCH
+    ld32 $a7, $m13, $m15, ATTENTION_SCALE
+    shl $m9, $m0, 5
+    { add $m9, $m9, -32 ; setzi $a0, 8 }
+    { shl $m7, $m1, 2 ; uput $FP_CLR, $a0 }
+    add $m6, $m6, $m7
+    shl $m1, $m1, 5
+    add $m1, $m1, $m5
+    add $m2, $m2, -1
+one_key:
+.p2align 3
+    { tapack $m4:5, $m3, $m1, $m15 ; or64 $a0:1, $azeros, $azeros }
+    { rpt $m11, 4 ; or64 $a2:3, $azeros, $azeros }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m15, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m15, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m15, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { ld2x64pace $a0:1, $a2:3, $m4:5+=, $m15, 0 ; f16v4cmac $a0:1, $a2:3 }
+    { add $m5, $m5, $m9 ; fnop }
+    f16v4cmac $a0:1, $a2:3
+    f32v2gina $a0:1, $azeros, 0
+    f32add $a0, $a0, $a1
+    { add $m1, $m1, 32 ; f32mul $a0, $a0, $a7 }
+    st32step $a0, $m15, $m6+=, 1
+    brnzdec $m2, one_key
+one_scored:
+    exitz $m15
+
+.p2align 3
+one_values:
+    ld32 $m0, $m13, $m15, ATTENTION_PANELS
+    shl $m0, $m0, 3
+    SPLIT
+    brz $m2, one_done
+    ld32 $m6, $m13, $m15, ATTENTION_SCRATCH
+    ld32 $m9, $m13, $m15, ATTENTION_KEYS
+    ld32 $m8, $m13, $m15, ATTENTION_V
+    ld32 $m10, $m13, $m15, ATTENTION_OUT
+    { mov $m3, $m6 ; setzi $a0, 8 }
+    { mov $m7, $m12 ; uput $FP_CLR, $a0 }
+    { shl $m0, $m1, 2 ; setzi $a6, 0 }
+    { add $m10, $m10, $m0 ; or $a6, $a6, 0xff800000 }
+    shl $m11, $m9, 5
+    shr $m0, $m1, 3
+    mul $m0, $m0, $m11
+    { add $m8, $m8, $m0 ; or $a0, $a6, $azero }
+    { and $m0, $m1, 7 ; or64 $a4:5, $azeros, $azeros }
+    { shl $m0, $m0, 2 ; setzi $a1, 0 }
+    add $m8, $m8, $m0
+.p2align 3
+    { rpt $m9, 0 ; fnop }
+    { ld32step $a0, $m15, $m3+=, 1 ; f32max $a6, $a6, $a0 }
+    { add $m11, $m11, -32 ; f32max $a6, $a6, $a0 }
+    { add $m2, $m2, -1 ; fnop }
+.p2align 3
+    { rpt $m9, 4 ; fnop }
+    { ld32step $a0, $m15, $m6+=, 1 ; f32add $a4, $a4, $a1 }
+    { nop ; f32sub $a0, $a0, $a6 }
+    { nop ; f32exp $a1, $a0 }
+    { st32step $a1, $m15, $m7+=, 1 ; fnop }
+    { st32step $a1, $m15, $m7+=, 1 ; fnop }
+    f32add $a4, $a4, $a1
+    f32oox $a6, $a4
+one_pair:
+    { mov $m4, $m8 ; or64 $a2:3, $azeros, $azeros }
+    { add $m8, $m8, 4 ; or64 $a4:5, $azeros, $azeros }
+    mov $m3, $m12
+.p2align 3
+    { rpt $m9, 1 ; fnop }
+    { ld32step $a0, $m15, $m4+=, 8 ; f32v2mac $a2:3, $a4:5 }
+    { ld64step $a4:5, $m15, $m3+=, 1 ; f16v2tof32 $a2:3, $a0 }
+    { add $m1, $m1, 1 ; f32v2mac $a2:3, $a4:5 }
+    { and $m4, $m1, 7 ; f32v2gina $a0:1, $azeros, 0 }
+    f32v2mul $a0:1, $a6:B, $a0:1
+    f32v2tof16 $a0, $a0:1
+    st32step $a0, $m15, $m10+=, 1
+    brnz $m4, one_next
+    add $m8, $m8, $m11
+one_next:
+    brnzdec $m2, one_pair
+one_done:
     exitz $m15

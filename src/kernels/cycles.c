@@ -208,6 +208,10 @@ static uint32_t layernorm_passes(bool has_residual, uint32_t full, uint32_t tail
 static uint32_t layernorm_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
     uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 21 : 0;
     uint32_t panels = div_up(columns, 16), own = div_up(panels, 6);
+    if (rows == 1 && tail == 0 && !v->has_residual) {
+        uint32_t quads = div_up(columns / 4, 6);
+        return 70 + 6 * (31 + 8 * quads + 37 + 14 * quads);
+    }
     if (rows < 6 && rows * own + 1 < panels) { /* the rule of layernorm.S */
         uint32_t passes = rows * layernorm_passes(v->has_residual, own, 0);
         if (tail != 0) { /* the last worker with panels has the tail among them */
@@ -218,7 +222,7 @@ static uint32_t layernorm_cycles(const struct kernel_variant *v, uint32_t rows, 
         return 130 + 6 * (85 + rows * 90 + passes);
     }
     uint32_t row = 47 + layernorm_passes(v->has_residual, columns / 16, tail);
-    return 45 + 6 * (34 + masks + div_up(rows, 6) * row);
+    return 75 + 6 * (34 + masks + div_up(rows, 6) * row);
 }
 
 static uint32_t row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
@@ -264,6 +268,11 @@ static uint32_t relayout_cycles(const struct kernel_variant *v, uint32_t rows, u
 
 static uint32_t attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels) {
     uint32_t own_keys = div_up(keys, 6), own_pairs = div_up(8 * panels, 6);
+    if (rows == 1 && keys <= 16) { /* the rule of attention.S */
+        uint32_t one_scores = 28 + own_keys * (8 + 5 * panels);
+        uint32_t one_values = 43 + keys * (1 + 7) + own_pairs * (12 + 2 * keys);
+        return 55 + 6 * (one_scores + one_values);
+    }
     uint32_t scores = 30 + own_keys * (2 * (7 + 6 * panels) + 5);
     uint32_t weights = 38 + own_keys * 9;
     uint32_t values = 45 + own_pairs * (25 + 2 * keys);

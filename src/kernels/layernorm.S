@@ -13,8 +13,15 @@
 // Few wide rows: each worker takes a run of panels of every row; its sums are left in its area,
 // three launches apart, and every worker combines all six.
 //
+// One row of whole panels: two launches over a run of quads each. The first sums differences d to the
+// row's first element and their squares; the variance is then mean d^2 - (mean d)^2. What cancels is
+// (mean d)^2: at most columns - 1 times the variance, since that element is one of the row, and
+// about once or twice where it is no outlier. The second works on pairs, 7 groups each: f32v2axpy gives (x - mean) / deviation as x / deviation +
+// (-mean / deviation), one turn late, and the pair after the last one is read for it.
+//
 // Worker area: 0..23 lane masks; 24 columns as f32; 28.. (few rows) sums and 48.. sums of squares,
-// a word a row; 72 residual - x, 76 sum - x; 96.. own run of panels.
+// a word a row (one row: 28 pivot; in worker 0's area 32.. both sums of each); 72 residual - x,
+// 76 sum - x; 96.. own run of panels.
 .set COLUMNS, 24 / 4
 .set SUMS, 28
 .set SQUARES, 48
@@ -61,9 +68,21 @@
 .supervisor
 .p2align 3
 ENTRY
-    // Panels a worker works through, per launch: rows / 6 times all, or rows times a sixth.
     ld32 $m4, $m2, $m15, LAYERNORM_COLUMNS
     ld32 $m5, $m2, $m15, LAYERNORM_ROWS
+.if !HAS_RESIDUAL
+    and $m6, $m4, 15
+    cmpeq $m7, $m5, 1
+    brnz $m6, several
+    brz $m7, several
+    setzi $m3, one_sums
+    runall $m3, $m2, 0
+    setzi $m3, one_apply
+    sync 2
+    bri last_launch
+several:
+.endif
+    // Panels a worker works through, per launch: rows / 6 times all, or rows times a sixth.
     setzi $m3, rows_worker
     add $m4, $m4, 15
     shr $m4, $m4, 4
@@ -358,3 +377,95 @@ apply_row:
     add $m5, $m5, 4
     brnzdec $m2, apply_row
     exitz $m15
+
+.if !HAS_RESIDUAL
+// One row of whole panels. Own run of quads: $m1 bytes before it, $m2 quads - 1, both kept at ONE_RUN
+// with $m5, worker 0's area.
+.set ONE_SUMS, 32
+.set ONE_PIVOT, 28 / 4         // minus the first element
+.set ONE_RUN, 80 / 4
+
+.p2align 3
+one_sums:
+    get $m3, $WSR
+    ld32 $m0, $m13, $m15, LAYERNORM_COLUMNS
+    ld32 $m4, $m13, $m15, LAYERNORM_X
+    and $m3, $m3, 7
+    shl $m5, $m3, 8
+    sub $m5, $m12, $m5
+    shr $m0, $m0, 2
+    add $m2, $m0, 5
+    setzi $m1, 43691
+    mul $m2, $m2, $m1
+    shr $m2, $m2, 18
+    mul $m1, $m2, $m3
+    { sub $m0, $m0, $m1 ; setzi $a0, 8 }
+    { min $m2, $m2, $m0 ; uput $FP_CLR, $a0 }
+    ld32 $a4, $m4, $m15, 0
+    { add $m0, $m2, -1 ; f16v2tof32 $a0:1, $a4 }
+    { shl $m1, $m1, 3 ; f32sub $a7, $azero, $a0 }
+    { add $m6, $m4, $m1 ; or64 $a0:1, $azeros, $azeros }
+    { st32 $a7, $m12, $m15, ONE_PIVOT ; or64 $a2:3, $azeros, $azeros }
+    st32 $m1, $m12, $m15, ONE_RUN
+    st32 $m0, $m12, $m15, ONE_RUN + 1
+    st32 $m5, $m12, $m15, ONE_RUN + 2
+    max $m2, $m2, $m15
+    shl $m7, $m3, 3
+.p2align 3
+    { rpt $m2, 7 ; fnop }
+    { ld64step $a4:5, $m15, $m6+=, 1 ; f32v2add $a2:3, $a2:3, $a0:1 }
+    { nop ; f16v2tof32 $a0:1, $a4 }
+    { nop ; f32v2add $a0:1, $a7:B, $a0:1 }
+    { nop ; f32v2mac $a0:1, $a0:1 }
+    { nop ; f32v2add $a2:3, $a2:3, $a0:1 }
+    { nop ; f16v2tof32 $a0:1, $a5 }
+    { nop ; f32v2add $a0:1, $a7:B, $a0:1 }
+    { nop ; f32v2mac $a0:1, $a0:1 }
+    { add $m7, $m7, $m5 ; f32v2add $a2:3, $a2:3, $a0:1 }
+    f32v2gina $a0:1, $azeros, 0
+    f32add $a2, $a2, $a3
+    f32add $a3, $a0, $a1
+    st64 $a2:3, $m7, $m15, ONE_SUMS / 8
+    exitz $m15
+
+.p2align 3
+one_apply:
+    ld32 $m2, $m12, $m15, ONE_RUN + 1
+    ld32 $m5, $m12, $m15, ONE_RUN + 2
+    brneg $m2, one_done
+    ld64 $a0:1, $m5, $m15, ONE_SUMS / 8
+    ld64 $a2:3, $m5, $m15, ONE_SUMS / 8 + 1
+    { ld64 $a2:3, $m5, $m15, ONE_SUMS / 8 + 2 ; f32v2add $a0:1, $a0:1, $a2:3 }
+    { ld64 $a2:3, $m5, $m15, ONE_SUMS / 8 + 3 ; f32v2add $a0:1, $a0:1, $a2:3 }
+    { ld64 $a2:3, $m5, $m15, ONE_SUMS / 8 + 4 ; f32v2add $a0:1, $a0:1, $a2:3 }
+    { ld64 $a2:3, $m5, $m15, ONE_SUMS / 8 + 5 ; f32v2add $a0:1, $a0:1, $a2:3 }
+    { ld32 $a2, $m13, $m15, LAYERNORM_COLUMNS ; f32v2add $a0:1, $a0:1, $a2:3 }
+    { ld32 $m6, $m13, $m15, LAYERNORM_X ; f32fromui32 $a2, $a2 }
+    { ld32 $m0, $m13, $m15, LAYERNORM_SCALE ; f32oox $a2, $a2 }
+    { ld32 $m3, $m13, $m15, LAYERNORM_BIAS ; f32v2mul $a0:1, $a2:B, $a0:1 }
+    { ld32 $m7, $m13, $m15, LAYERNORM_OUT ; f32mul $a2, $a0, $a0 }
+    { ld32 $a3, $m13, $m15, LAYERNORM_EPSILON ; f32sub $a1, $a1, $a2 }
+    { ld32 $m1, $m12, $m15, ONE_RUN ; f32max $a1, $a1, $azero }
+    { ld32 $a7, $m12, $m15, ONE_PIVOT ; f32add $a1, $a1, $a3 }
+    { add $m6, $m6, $m1 ; f32oorx $a1, $a1 }
+    { ld32step $a5, $m15, $m6+=, 1 ; uput $TAS, $a1 }
+    { add $m0, $m0, $m1 ; f32sub $a0, $a7, $a0 }
+    { add $m3, $m3, $m1 ; f32mul $a6, $a0, $a1 }
+    { add $m7, $m7, $m1 ; setzi $a0, 8 }
+    { add $m2, $m2, 1 ; uput $FP_CLR, $a0 }
+    { shl $m2, $m2, 1 ; or $a7, $a6, $azero }
+    f16v2tof32 $a2:3, $a5
+    { ld32step $a5, $m15, $m6+=, 1 ; f32v2axpy $a0:1, $a2:3, $a6:7 }
+    f16v2tof32 $a2:3, $a5
+.p2align 3
+    { rpt $m2, 6 ; fnop }
+    { ld32step $a5, $m15, $m0+=, 1 ; f32v2axpy $a0:1, $a2:3, $a6:7 }
+    { ld32step $a4, $m15, $m3+=, 1 ; f16v2tof32 $a2:3, $a5 }
+    { ld32step $a5, $m15, $m6+=, 1 ; f32v2mul $a0:1, $a0:1, $a2:3 }
+    { nop ; f16v2tof32 $a2:3, $a4 }
+    { nop ; f32v2add $a0:1, $a0:1, $a2:3 }
+    { nop ; f32v2tof16 $a0, $a0:1 }
+    { st32step $a0, $m15, $m7+=, 1 ; f16v2tof32 $a2:3, $a5 }
+one_done:
+    exitz $m15
+.endif

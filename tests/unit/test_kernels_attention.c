@@ -88,9 +88,10 @@ static void check_attention(const struct attention_case *t) {
 }
 
 START_TEST(attention_shapes) {
-    static const uint32_t shapes[][3] = {{1, 1, 1},  {1, 2, 1},   {2, 3, 2},   {1, 6, 4},
-                                         {3, 7, 1},  {4, 13, 3},  {5, 64, 4},  {2, 77, 5},
-                                         {7, 32, 2}, {2, 130, 8}, {1, 729, 5}, {3, 1024, 4}};
+    static const uint32_t shapes[][3] = {{1, 1, 1},   {1, 2, 1},   {2, 3, 2},   {1, 6, 4},
+                                         {1, 4, 5},   {1, 16, 3},  {1, 17, 2},  {3, 7, 1},
+                                         {4, 13, 3},  {5, 64, 4},  {2, 77, 5},  {7, 32, 2},
+                                         {2, 130, 8}, {1, 729, 5}, {3, 1024, 4}};
     static const double spread[] = {1, 6, 40};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         struct attention_case t = {shapes[i][0], shapes[i][1], shapes[i][2], spread[i % 3]};
