@@ -37,6 +37,8 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
         return g->buffers;
     }
     g = new_gathered(l, &key);
+    uint32_t norm = plan_deferred_norm(l->plan, s->in[0]);
+    uint32_t matrix = norm != PLAN_NONE ? l->plan->steps[norm].in[0] : s->in[0];
     uint32_t *tiles = ARENA_ARRAY(l->arena, uint32_t, s->n);
     struct buffer_id *buffers = ARENA_ARRAY(l->arena, struct buffer_id, s->n);
     for (uint32_t i = 0; i < s->m; i++) {
@@ -44,8 +46,8 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
             uint32_t panel = s->in_panel[0];
             struct need n = {
                 (uint32_t)((uint64_t)s->rows * i / s->m),
-                (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), panel + s->group_bound[kk],
-                panel + s->group_bound[kk + 1]};
+                (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), 4 * (panel + s->group_bound[kk]),
+                4 * (panel + s->group_bound[kk + 1])};
             for (uint32_t j = 0; j < s->n; j++) {
                 tiles[j] = plan_gemm_tile(s, i, j, kk);
                 if (is_constant) {
@@ -53,9 +55,13 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
                 }
             }
             if (!is_constant) {
-                lower_gather(l, s->in[0], &n, tiles, s->n, step, buffers);
+                lower_gather(l, matrix, &n, tiles, s->n, step, buffers);
             }
             for (uint32_t j = 0; j < s->n; j++) {
+                if (norm != PLAN_NONE) {
+                    buffers[j] = lower_normalised(
+                        l, norm, step, tiles[j], n.row_last - n.row_first, buffers[j]);
+                }
                 g->buffers[tiles[j]] = buffers[j];
             }
         }
@@ -106,22 +112,48 @@ static struct buffer_id partial(struct lowering *l, uint32_t step, const struct 
     return b;
 }
 
-/* One row and one strip of columns on each tile. */
-static void lower_gemm_rows(struct lowering *l, uint32_t step, const struct buffer_id *x) {
+/* The other operand of an ADD that a product does, for one block of its result. */
+static struct buffer_id residual(struct lowering *l, uint32_t step, uint32_t gemm, uint32_t block) {
     const struct plan_step *s = &l->plan->steps[step];
-    const struct step_time *t = &l->times[step];
+    const struct plan_dist *d = s->dist;
+    uint32_t other = s->in[s->fused == 1 ? 1 : 0], tile = d->tile[block];
+    const struct plan_matrix *x = &l->plan->matrices[other];
+    struct need n = lower_block_need(d, block / d->n, block % d->n);
+    if (x->kind == PLAN_CONSTANT) {
+        return lower_constant(l, step, other, tile, &n);
+    }
+    if (plan_dist_equal(x->dist, d)) {
+        return l->home[other][block];
+    }
+    struct buffer_id b;
+    lower_gather(l, other, &n, &tile, 1, gemm, &b);
+    return b;
+}
+
+/* One row and one strip of columns on each tile. step: the product, or the ADD that it does too. */
+void lower_gemm_rows(struct lowering *l, uint32_t step) {
+    bool adds = l->plan->steps[step].fused > 0;
+    uint32_t gemm = adds ? plan_fused_gemm(l->plan, step) : step;
+    const struct plan_step *s = &l->plan->steps[gemm];
+    const struct step_time *t = &l->times[gemm];
+    const struct buffer_id *x = gemm_operand(l, gemm);
+    const struct buffer_id *home = l->home[l->plan->steps[step].out];
     const struct plan_dist *d = s->dist;
     for (uint32_t b = 0; b < d->m * d->n; b++) {
         uint32_t tile = d->tile[b];
         struct lower_run run = {plan_dist_quad(d, b % d->n), plan_dist_quad(d, b % d->n + 1)};
-        struct lower_vertex v = lower_new_vertex(plan_variant(s), tile, t->level, t->time, step);
+        struct lower_vertex v = lower_new_vertex(plan_variant(s), tile, t->level, t->time, gemm);
+        v.variant.has_residual = adds;
         lower_word_buffer(l, &v, GEMM_ROW_X, x[tile], 0);
-        lower_word_buffer(l, &v, GEMM_ROW_W, lower_channels(l, step, tile, run.first, run.last), 0);
+        lower_word_buffer(l, &v, GEMM_ROW_W, lower_channels(l, gemm, tile, run.first, run.last), 0);
         if (v.variant.has_bias) {
             lower_word_buffer(
-                l, &v, GEMM_ROW_BIAS, lower_row_part(l, step, PARAM_ROW, tile, run, 1), 0);
+                l, &v, GEMM_ROW_BIAS, lower_row_part(l, gemm, PARAM_ROW, tile, run, 1), 0);
         }
-        lower_word_buffer(l, &v, GEMM_ROW_OUT, l->home[s->out][b], 0);
+        if (adds) {
+            lower_word_buffer(l, &v, GEMM_ROW_RESIDUAL, residual(l, step, gemm, b), 0);
+        }
+        lower_word_buffer(l, &v, GEMM_ROW_OUT, home[b], 0);
         v.words[GEMM_ROW_GROUPS].value = s->groups;
         v.words[GEMM_ROW_PAIRS].value = 2 * (run.last - run.first);
         lower_push_vertex(
@@ -131,11 +163,11 @@ static void lower_gemm_rows(struct lowering *l, uint32_t step, const struct buff
 
 void lower_gemm(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
-    const struct buffer_id *x = gemm_operand(l, step);
     if (s->form.by_rows) {
-        lower_gemm_rows(l, step, x);
+        lower_gemm_rows(l, step);
         return;
     }
+    const struct buffer_id *x = gemm_operand(l, step);
     uint32_t *row_bound = ARENA_ARRAY(l->arena, uint32_t, (size_t)s->m + 1);
     for (uint32_t i = 0; i <= s->m; i++) {
         row_bound[i] = (uint32_t)((uint64_t)s->rows * i / s->m);

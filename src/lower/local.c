@@ -6,7 +6,7 @@
 
 static struct need need_of(const struct plan_step *s, uint32_t i, uint32_t j, int o) {
     struct plan_need n = plan_need(s, s->dist, i, j, o);
-    return (struct need){n.row_first, n.row_last, n.panel_first, n.panel_last};
+    return (struct need){n.row_first, n.row_last, 4 * n.panel_first, 4 * n.panel_last};
 }
 
 /* Operand buffers by block. Blocks with the same need are served by one multicast. */
@@ -142,30 +142,41 @@ static void call_elementwise(struct lowering *l, const struct local_call *c) {
     }
 }
 
-static void call_rows(struct lowering *l, const struct local_call *c) {
-    const struct plan_step *s = &l->plan->steps[c->step];
-    struct lower_vertex v = new_call(l, c, plan_variant(s));
-    const uint32_t dims[] = {c->rows, s->columns};
-    if (s->kind == PLAN_SOFTMAX) {
-        lower_word_buffer(l, &v, SOFTMAX_X, c->in[0], 0);
-        lower_word_buffer(l, &v, SOFTMAX_OUT, c->out, 0);
-        v.words[SOFTMAX_ROWS].value = c->rows;
-        v.words[SOFTMAX_COLUMNS].value = s->columns;
-        lower_push_vertex(l, v, SOFTMAX_WORDS, dims);
-        return;
-    }
-    lower_word_buffer(l, &v, LAYERNORM_X, c->in[0], 0);
-    lower_word_buffer(
-        l, &v, LAYERNORM_SCALE,
-        lower_row(l, c->step, PARAM_ROW, c->tile, c->panel_first, c->panel_last), 0);
-    lower_word_buffer(
-        l, &v, LAYERNORM_BIAS,
-        lower_row(l, c->step, PARAM_ROW2, c->tile, c->panel_first, c->panel_last), 0);
-    lower_word_buffer(l, &v, LAYERNORM_OUT, c->out, 0);
-    v.words[LAYERNORM_ROWS].value = c->rows;
+/* Whole rows of x into out, at the time of v. */
+static void call_norm(
+    struct lowering *l, struct lower_vertex v, uint32_t norm, uint32_t rows, struct buffer_id x,
+    struct buffer_id out) {
+    const struct plan_step *s = &l->plan->steps[norm];
+    uint32_t tile = v.tile.n;
+    lower_word_buffer(l, &v, LAYERNORM_X, x, 0);
+    lower_word_buffer(l, &v, LAYERNORM_SCALE, lower_row(l, norm, PARAM_ROW, tile, 0, s->panels), 0);
+    lower_word_buffer(l, &v, LAYERNORM_BIAS, lower_row(l, norm, PARAM_ROW2, tile, 0, s->panels), 0);
+    lower_word_buffer(l, &v, LAYERNORM_OUT, out, 0);
+    v.words[LAYERNORM_ROWS].value = rows;
     v.words[LAYERNORM_COLUMNS].value = s->columns;
     v.words[LAYERNORM_EPSILON].value = float_bits(s->a);
-    lower_push_vertex(l, v, LAYERNORM_WORDS, dims);
+    lower_push_vertex(l, v, LAYERNORM_WORDS, (const uint32_t[]){rows, s->columns});
+}
+
+static void call_softmax(struct lowering *l, const struct local_call *c) {
+    const struct plan_step *s = &l->plan->steps[c->step];
+    struct lower_vertex v = new_call(l, c, plan_variant(s));
+    lower_word_buffer(l, &v, SOFTMAX_X, c->in[0], 0);
+    lower_word_buffer(l, &v, SOFTMAX_OUT, c->out, 0);
+    v.words[SOFTMAX_ROWS].value = c->rows;
+    v.words[SOFTMAX_COLUMNS].value = s->columns;
+    lower_push_vertex(l, v, SOFTMAX_WORDS, (const uint32_t[]){c->rows, s->columns});
+}
+
+struct buffer_id lower_normalised(
+    struct lowering *l, uint32_t norm, uint32_t step, uint32_t tile, uint32_t rows,
+    struct buffer_id x) {
+    const struct plan_step *s = &l->plan->steps[norm];
+    const struct step_time *t = &l->times[step];
+    struct buffer_id out = lower_new_buffer(l, tile, BUFFER_OPERAND, 32 * rows * s->panels, step);
+    call_norm(
+        l, lower_new_vertex(plan_variant(s), tile, t->level, t->time, norm), norm, rows, x, out);
+    return out;
 }
 
 static void call_relayout(
@@ -247,8 +258,10 @@ void lower_local(struct lowering *l, uint32_t step) {
             c.in[o] = in[o] != NULL ? in[o][b] : NO_BUFFER;
         }
         switch (s->kind) {
-        case PLAN_SOFTMAX:
-        case PLAN_NORM: call_rows(l, &c); break;
+        case PLAN_SOFTMAX: call_softmax(l, &c); break;
+        case PLAN_NORM:
+            call_norm(l, new_call(l, &c, plan_variant(s)), step, c.rows, c.in[0], c.out);
+            break;
         case PLAN_TURN:
             call_relayout(l, &c, plan_variant(s), c.in[0], c.out, s->columns, c.rows);
             break;

@@ -7,8 +7,13 @@
 
 /* A rectangle of a matrix wanted by some tiles, all with the same layout. */
 struct need {
-    uint32_t row_first, row_last, panel_first, panel_last;
+    uint32_t row_first, row_last, quad_first, quad_last; /* quads: whole panels unless one row */
 };
+/* Block (i, j) of a distribution. */
+static inline struct need lower_block_need(const struct plan_dist *d, uint32_t i, uint32_t j) {
+    return (struct need){
+        d->row_bound[i], d->row_bound[i + 1], plan_dist_quad(d, j), plan_dist_quad(d, j + 1)};
+}
 
 /* Levels and times of the steps (steps.c), known before anything is made. */
 struct step_time {
@@ -102,9 +107,16 @@ void lower_add_move(
     struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset, uint32_t words,
     const struct lower_dest *dests, uint32_t dest_count);
 
+/* gemm.c: one row and one strip of columns a tile; step is the product, or the ADD that it does. */
+void lower_gemm_rows(struct lowering *l, uint32_t step);
+
 /* local.c */
 /* Buffers with what each block of the result needs of operand o; of all steps but GEMM. */
 const struct buffer_id *lower_operands(struct lowering *l, uint32_t step, int o);
+/* Rows normalised on a tile for a step that reads them: norm is the NORM, x its operand there. */
+struct buffer_id lower_normalised(
+    struct lowering *l, uint32_t norm, uint32_t step, uint32_t tile, uint32_t rows,
+    struct buffer_id x);
 void lower_local(struct lowering *l, uint32_t step);
 
 /* gemm.c */

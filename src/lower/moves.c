@@ -65,16 +65,16 @@ static void send_block(
     uint32_t quad_first = plan_dist_quad(d, j), quad_last = plan_dist_quad(d, j + 1);
     uint32_t ra = n->row_first > row_first ? n->row_first : row_first;
     uint32_t rb = n->row_last < row_last ? n->row_last : row_last;
-    uint32_t qa = 4 * n->panel_first > quad_first ? 4 * n->panel_first : quad_first;
-    uint32_t qb = 4 * n->panel_last < quad_last ? 4 * n->panel_last : quad_last;
+    uint32_t qa = n->quad_first > quad_first ? n->quad_first : quad_first;
+    uint32_t qb = n->quad_last < quad_last ? n->quad_last : quad_last;
     uint32_t source_rows = row_last - row_first;
     uint32_t dest_rows = n->row_last - n->row_first;
     bool is_whole = rb - ra == source_rows && rb - ra == dest_rows;
     for (uint32_t q = qa, end; q < qb; q = end) {
         end = is_whole ? qb : (q / 4 + 1) * 4;
         end = end < qb ? end : qb;
-        uint32_t from = q - quad_first, to = q - 4 * n->panel_first; /* of a strip: one row */
-        p.source_offset = d->quads == 1 ? 8 * from : 32 * (from / 4 * source_rows + ra - row_first);
+        uint32_t from = q - quad_first, to = q - n->quad_first;
+        p.source_offset = 32 * (from / 4 * source_rows + ra - row_first) + 8 * (from % 4);
         p.dest_offset = 32 * (to / 4 * dest_rows + ra - n->row_first) + 8 * (to % 4);
         p.bytes = 8 * (rb - ra) * (end - q);
         send_piece(l, &p, tiles, tile_count, step, buffers, dests);
@@ -85,7 +85,7 @@ void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers) {
     const struct plan_dist *d = l->plan->matrices[matrix].dist;
-    uint32_t bytes = 32 * (n->row_last - n->row_first) * (n->panel_last - n->panel_first);
+    uint32_t bytes = 8 * (n->row_last - n->row_first) * (n->quad_last - n->quad_first);
     /* A tile whose home block is the rectangle itself uses it in place. */
     uint32_t *wanting = ARENA_ARRAY(l->arena, uint32_t, tile_count);
     struct buffer_id *into = ARENA_ARRAY(l->arena, struct buffer_id, tile_count);
@@ -95,8 +95,7 @@ void lower_gather(
     for (uint32_t b = 0; b < d->m * d->n; b++) {
         uint32_t i = b / d->n, j = b % d->n;
         if (d->row_bound[i] == n->row_first && d->row_bound[i + 1] == n->row_last &&
-            plan_dist_quad(d, j) == 4 * n->panel_first &&
-            plan_dist_quad(d, j + 1) == 4 * n->panel_last) {
+            plan_dist_quad(d, j) == n->quad_first && plan_dist_quad(d, j + 1) == n->quad_last) {
             home = l->home[matrix][b];
             home_tile = d->tile[b];
         }
@@ -124,8 +123,7 @@ void lower_bring(
         }
         for (uint32_t j = 0; j < d->n; j++) {
             uint32_t b = i * d->n + j;
-            if (plan_dist_quad(d, j) < 4 * n->panel_last &&
-                plan_dist_quad(d, j + 1) > 4 * n->panel_first) {
+            if (plan_dist_quad(d, j) < n->quad_last && plan_dist_quad(d, j + 1) > n->quad_first) {
                 struct piece p = {.source = l->home[matrix][b], .source_tile = d->tile[b]};
                 send_block(l, p, n, d, b, tiles, tile_count, step, into, dests);
             }

@@ -137,8 +137,7 @@ void lower_carry(struct lowering *l, uint32_t step) {
     }
     for (uint32_t b = 0; b < d->m * d->n; b++) {
         uint32_t i = b / d->n, j = b % d->n, tile = d->tile[b];
-        struct need n = {
-            d->row_bound[i], d->row_bound[i + 1], d->panel_bound[j], d->panel_bound[j + 1]};
+        struct need n = lower_block_need(d, i, j);
         lower_bring(l, s->in[0], &n, &tile, 1, step, &l->home[s->out][b]);
     }
 }

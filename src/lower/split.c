@@ -137,6 +137,7 @@ struct buffer_id lower_constant(
     struct lowering *l, uint32_t step, uint32_t matrix, uint32_t tile, const struct need *n) {
     const struct plan_matrix *x = &l->plan->matrices[matrix];
     const struct plan_step *s = &l->plan->steps[step];
+    uint32_t quads = (n->quad_first | n->quad_last) % 4 == 0 ? 4 : 1;
     bool is_gemm = s->kind == PLAN_GEMM;
     struct lower_shard shard = {
         .value = x->value,
@@ -144,10 +145,10 @@ struct buffer_id lower_constant(
         .unit = is_gemm ? s->inner_unit : s->unit,
         .row_first = n->row_first,
         .row_last = n->row_last,
-        .quads = 4,
-        .runs = {{n->panel_first, n->panel_last}},
+        .quads = quads,
+        .runs = {{n->quad_first / quads, n->quad_last / quads}},
         .run_count = 1};
-    uint32_t bytes = 32 * (n->row_last - n->row_first) * (n->panel_last - n->panel_first);
+    uint32_t bytes = 8 * (n->row_last - n->row_first) * (n->quad_last - n->quad_first);
     shard.buffer = lower_new_buffer(l, tile, BUFFER_MATRIX, bytes, step);
     uint32_t o = 0; /* each operand that is constant has a matrix of its own */
     while (o + 1 < PLAN_OPERANDS && s->in[o] != matrix) {

@@ -37,11 +37,22 @@ bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o) 
     if (x->kind == PLAN_CONSTANT) {
         return true;
     }
+    uint32_t norm = plan_deferred_norm(l->plan, s->in[o]);
+    if (norm != PLAN_NONE) {
+        x = &l->plan->matrices[l->plan->steps[norm].in[0]];
+    }
     return s->kind == PLAN_GEMM ? lower_gemm_is_local(s, x->dist)
                                 : plan_is_home(s, s->dist, o, x->dist);
 }
 
-static uint32_t step_level(const struct lowering *l, const struct plan_step *s) {
+static uint32_t step_level(const struct lowering *l, uint32_t step) {
+    const struct plan_step *s = &l->plan->steps[step];
+    if (s->is_deferred) {
+        return lower_operand_level(l, s->in[0]);
+    }
+    if (s->fused > 0) {
+        return l->times[plan_fused_gemm(l->plan, step)].level;
+    }
     uint32_t level = 0;
     for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE || l->plan->matrices[s->in[o]].kind == PLAN_CONSTANT) {
@@ -59,7 +70,7 @@ void lower_time_steps(struct lowering *l) {
     uint32_t highest = 0;
     for (uint32_t i = 0; i < steps; i++) {
         const struct plan_step *s = &l->plan->steps[i];
-        l->times[i].level = lower_step_level(l, i, step_level(l, s));
+        l->times[i].level = lower_step_level(l, i, step_level(l, i));
         l->times[i].result_level = l->times[i].level + (s->k > 1 ? 1 : 0);
         highest = l->times[i].result_level > highest ? l->times[i].result_level : highest;
     }

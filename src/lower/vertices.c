@@ -43,11 +43,16 @@ void lower_step(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     if (lower_is_in_place(l, step)) {
         l->home[s->out] = l->home[l->plan->repeat.carried];
+    } else if (s->is_deferred || s->is_fused) {
+        return; /* a later step does it */
     } else if (s->kind != PLAN_CARRY) {
-        lower_home_blocks(l, s->out, l->times[step].result_time);
+        uint32_t maker = s->fused > 0 ? plan_fused_gemm(l->plan, step) : step;
+        lower_home_blocks(l, s->out, l->times[maker].result_time);
     }
     if (s->kind == PLAN_CARRY) {
         lower_carry(l, step);
+    } else if (s->fused > 0) {
+        lower_gemm_rows(l, step);
     } else if (s->kind == PLAN_GEMM) {
         lower_gemm(l, step);
     } else if (s->product.is_blocked) {

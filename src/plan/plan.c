@@ -9,7 +9,8 @@
 struct choice {
     uint32_t m, n, k;
     struct plan_form form; /* GEMM */
-    bool w_region1;
+    bool w_region1, is_deferred;
+    uint8_t fused;
     const struct plan_dist *dist;
     const struct plan_dist *inputs[PLAN_OPERANDS]; /* of graph inputs first read here, or NULL */
     uint64_t compute, exchange;
@@ -43,6 +44,10 @@ struct search {
     uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
     uint64_t least_bytes;    /* of the step at hand, over all rejected choices */
 };
+
+/* Stands for the distribution of a deferred NORM's result. */
+static const uint32_t no_bound[1];
+static const struct plan_dist deferred = {0, 0, no_bound, no_bound, NULL, 4};
 
 static const struct plan_matrix *matrix(const struct search *q, uint32_t at) {
     return &q->plan->matrices[at];
@@ -153,7 +158,8 @@ static void offer(struct search *q, struct draft *list, uint32_t step, struct dr
     for (uint32_t i = 0; i < q->next_count && same < PLAN_PER_KIND; i++) {
         if (list[i].kind == d.kind) {
             if (list[i].from == d.from && list[i].c.m == d.c.m && list[i].c.n == d.c.n &&
-                list[i].c.k == d.c.k && plan_form_equal(&list[i].c.form, &d.c.form)) {
+                list[i].c.k == d.c.k && plan_form_equal(&list[i].c.form, &d.c.form) &&
+                list[i].c.is_deferred == d.c.is_deferred && list[i].c.fused == d.c.fused) {
                 return; /* the same choice met twice */
             }
             same++;
@@ -209,8 +215,19 @@ static void extend_gemm(
     const struct plan_step *s = &q->plan->steps[step];
     const struct plan_matrix *x = matrix(q, s->in[0]);
     const struct plan_dist *source = from->dist[s->in[0]];
+    const struct plan_step *norm = NULL;
+    uint32_t read = s->in[0];
+    if (source == &deferred) {
+        norm = &q->plan->steps[x->step];
+        read = norm->in[0];
+        x = matrix(q, read);
+        source = from->dist[read];
+    }
     for (uint32_t i = 0; i < menu_count; i++) {
         const struct grid *g = &menu[i];
+        if (norm != NULL && g->k > 1) {
+            continue;
+        }
         struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k, .form = g->form}};
         d.bytes = cost_gemm_bytes(s, g);
         if (source != NULL) { /* its home blocks live beside what is gathered from them */
@@ -220,12 +237,19 @@ static void extend_gemm(
         if (x->kind == PLAN_CONSTANT) {
             d.bytes.resident += 32ull * cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k);
         }
+        if (norm != NULL) {
+            d.bytes.resident += 64ull * s->groups;
+            d.bytes.transient += 32ull * cost_ceil(s->rows, g->m) * s->groups;
+        }
         if (!fits(q, s, &d)) {
             continue;
         }
         uint64_t reduce_exchange, reduce_compute;
         cost_gemm_reduce(s, g, &reduce_exchange, &reduce_compute);
         d.c.compute = cost_gemm_compute(s, g, d.c.w_region1) + reduce_compute;
+        if (norm != NULL) {
+            d.c.compute += cost_local(norm, cost_ceil(s->rows, g->m), s->groups);
+        }
         d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
         d.c.dist = dist_result(&q->pool, s->rows, s->panels, g);
         uint64_t moved = 0;
@@ -239,7 +263,7 @@ static void extend_gemm(
         if (at != NULL && !same_operand(at, s, &d.c, &q->pool)) {
             moved = cost_move(at, s->rows, s->groups, g->m, g->k);
         }
-        finish_draft(q, list, step, d, moved, level_of(from, s->in[0]) + (moved > 0 ? 1 : 0));
+        finish_draft(q, list, step, d, moved, level_of(from, read) + (moved > 0 ? 1 : 0));
     }
 }
 
@@ -380,6 +404,82 @@ extend_attention(struct search *q, struct draft *list, uint32_t step, const stru
     }
 }
 
+/* A NORM may be left to its readers when they are products that read whole rows of it. */
+static bool may_defer(const struct search *q, uint32_t step) {
+    const struct plan_step *s = &q->plan->steps[step];
+    if (s->kind != PLAN_NORM || s->in_panel[0] != 0 || matrix(q, s->in[0])->panels != s->panels ||
+        q->plan->repeat.turns > 0) {
+        return false;
+    }
+    uint32_t readers = 0;
+    for (uint32_t i = step + 1; i < q->plan->step_count; i++) {
+        const struct plan_step *r = &q->plan->steps[i];
+        readers += r->kind == PLAN_GEMM && r->in[0] == s->out && r->groups == s->panels;
+    }
+    return readers > 0 && readers == matrix(q, s->out)->uses;
+}
+
+static void
+extend_deferred(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
+    const struct plan_step *s = &q->plan->steps[step];
+    struct draft d = {
+        .from = from, .c = {.m = 1, .n = 1, .k = 1, .is_deferred = true, .dist = &deferred}};
+    if (may_defer(q, step) && q->last_use[s->out] < q->plan->step_count &&
+        from->dist[s->in[0]] != NULL && fits(q, s, &d)) {
+        finish_draft(q, list, step, d, 0, level_of(from, s->in[0]));
+    }
+}
+
+/* The choice of an earlier step in a state that `step` extends. */
+static const struct choice *choice_of(const struct state *from, uint32_t step, uint32_t earlier) {
+    for (uint32_t i = step; i > earlier + 1; i--) {
+        from = from->before;
+    }
+    return &from->choice;
+}
+
+/* An ADD done by the product that makes its operand o, when the other one can be there in time. */
+static void
+extend_fused(struct search *q, struct draft *list, uint32_t step, const struct state *from, int o) {
+    const struct plan_step *s = &q->plan->steps[step];
+    uint32_t other = s->in[1 - o], made = s->in[o];
+    const struct plan_matrix *x = matrix(q, made), *y = matrix(q, other);
+    if (s->act != ACT_NONE || other == made || x->step == PLAN_NONE || x->uses != 1 ||
+        q->last_use[made] != step || !lies_alike(q, s, 0) || !lies_alike(q, s, 1) ||
+        q->plan->repeat.turns > 0 || !choice_of(from, step, x->step)->form.by_rows) {
+        return;
+    }
+    const struct plan_dist *dist = from->dist[made], *source = from->dist[other];
+    struct draft d = {
+        .from = from,
+        .c = {.m = dist->m, .n = dist->n, .k = 1, .fused = (uint8_t)(1 + o), .dist = dist}};
+    const struct plan_step *gemm = &q->plan->steps[x->step];
+    uint32_t quads = cost_ceil(4 * s->panels, dist->n);
+    uint64_t moved = 0;
+    if (y->kind == PLAN_CONSTANT) {
+        d.bytes.resident = 8 * quads;
+    } else if (source == NULL) {
+        d.c.inputs[1 - o] = dist;
+    } else {
+        bool is_there = plan_dist_equal(source, dist);
+        moved = is_there ? 0 : cost_move(source, s->rows, s->panels, dist->m, dist->n);
+        if (level_of(from, other) + (is_there ? 0 : 1) > from->level[made] ||
+            (y->step != PLAN_NONE && y->step > x->step && is_there)) {
+            return;
+        }
+    }
+    d.bytes.transient = d.bytes.largest = 8 * quads;
+    if (!fits(q, s, &d)) {
+        return;
+    }
+    struct kernel_variant v = {.id = KERNEL_GEMM_ROW, .act = gemm->act};
+    const uint32_t dims[] = {gemm->groups, 2 * quads};
+    uint32_t bare = kernel_cycles(&v, dims);
+    v.has_residual = true;
+    d.c.compute = kernel_cycles(&v, dims) - bare;
+    finish_draft(q, list, step, d, moved, from->level[made]);
+}
+
 static void
 extend_local(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
     const struct plan_step *s = &q->plan->steps[step];
@@ -394,6 +494,10 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
             extend_blocks(q, list, step, from);
         }
         return;
+    }
+    extend_deferred(q, list, step, from);
+    for (int o = 0; o < 2 && s->kind == PLAN_ADD; o++) {
+        extend_fused(q, list, step, from, o);
     }
     bool is_free = true;
     for (int o = 0; o < PLAN_OPERANDS; o++) {
@@ -525,6 +629,12 @@ static void start(struct search *q) {
             }
         }
     }
+    for (uint32_t i = q->plan->step_count; i-- > 0;) { /* of a NORM read later: its operand, too */
+        const struct plan_step *n = &q->plan->steps[i];
+        if (may_defer(q, i) && q->last_use[n->in[0]] < q->last_use[n->out]) {
+            q->last_use[n->in[0]] = q->last_use[n->out];
+        }
+    }
     for (uint32_t i = 0; i < q->plan->graph->output_count; i++) {
         q->last_use[q->plan->outputs[i]] = q->plan->step_count;
     }
@@ -543,7 +653,7 @@ static void settle(struct search *q, const struct state *s, struct plan *to) {
     to->matrices = arena_memdup(a, to->matrices, sizeof *to->matrices * to->matrix_count);
     for (uint32_t i = 0; i < to->matrix_count; i++) {
         struct plan_matrix *x = &to->matrices[i];
-        x->dist = x->kind == PLAN_CONSTANT ? NULL : s->dist[i];
+        x->dist = x->kind == PLAN_CONSTANT || s->dist[i] == &deferred ? NULL : s->dist[i];
         if (x->kind == PLAN_INPUT && x->dist == NULL) { /* read by nobody, or an output as it is */
             uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
             x->dist = dist_grid(&q->pool, x->rows, x->panels, m, 1);
@@ -557,8 +667,10 @@ static void settle(struct search *q, const struct state *s, struct plan *to) {
         step->n = c->n;
         step->k = c->k;
         step->form = c->form;
+        step->is_deferred = c->is_deferred;
+        step->fused = c->fused;
         step->w_region1 = c->w_region1;
-        step->dist = c->dist;
+        step->dist = c->is_deferred ? NULL : c->dist;
         step->compute_cycles = c->compute;
         step->exchange_cycles = c->exchange;
         step->group_bound = dist_bounds(a, step->groups, step->k);
@@ -568,6 +680,11 @@ static void settle(struct search *q, const struct state *s, struct plan *to) {
             used = c->dist->tile[t] + 1u > used ? c->dist->tile[t] + 1u : used;
         }
         to->active_tiles = used > to->active_tiles ? used : to->active_tiles;
+    }
+    for (uint32_t i = 0; i < to->step_count; i++) {
+        if (to->steps[i].fused > 0) {
+            to->steps[plan_fused_gemm(to, i)].is_fused = true;
+        }
     }
     to->estimated_cycles = s->cost;
     to->estimated_exchange_cycles = s->exchange;
@@ -585,7 +702,9 @@ static bool is_alike(const struct plan *a, const struct plan *b) {
     for (uint32_t i = 0; i < a->step_count; i++) {
         different += a->steps[i].m != b->steps[i].m || a->steps[i].n != b->steps[i].n ||
                      a->steps[i].k != b->steps[i].k ||
-                     !plan_form_equal(&a->steps[i].form, &b->steps[i].form);
+                     !plan_form_equal(&a->steps[i].form, &b->steps[i].form) ||
+                     a->steps[i].is_deferred != b->steps[i].is_deferred ||
+                     a->steps[i].fused != b->steps[i].fused;
     }
     return different == 0;
 }
@@ -728,6 +847,15 @@ struct kernel_variant plan_reduce_variant(const struct plan_step *s) {
         .act = s->act,
         .has_bias = s->row.n != NO_VALUE.n,
         .in_f16 = s->form.is_f16};
+}
+
+uint32_t plan_deferred_norm(const struct plan *p, uint32_t matrix) {
+    uint32_t step = p->matrices[matrix].step;
+    return step != PLAN_NONE && p->steps[step].is_deferred ? step : PLAN_NONE;
+}
+
+uint32_t plan_fused_gemm(const struct plan *p, uint32_t step) {
+    return p->matrices[p->steps[step].in[p->steps[step].fused - 1]].step;
 }
 
 uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk) {

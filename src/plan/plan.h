@@ -154,7 +154,13 @@ struct plan_step {
     const uint32_t *group_bound; /* GEMM: k + 1 */
     const uint32_t *panel_bound; /* GEMM: n + 1, before the split by reducers */
     bool w_region1;
-    const struct plan_dist *dist; /* of the result */
+    /* Two choices that need no place for a result of their own: */
+    bool is_deferred; /* NORM: makes nothing; each GEMM that reads it gathers the operand and
+                       * normalises the rows that it needs on its own tiles */
+    bool is_fused;    /* GEMM by rows: its only reader, an ADD of equal distribution, is done by the
+                       * same calls */
+    uint8_t fused;    /* that ADD: 1 + operand that is the product; 0 when it is no such */
+    const struct plan_dist *dist; /* of the result; NULL when deferred, likewise its matrix's */
     uint64_t compute_cycles;      /* estimates */
     uint64_t exchange_cycles;
 };
@@ -250,6 +256,10 @@ uint32_t plan_key_bound(const struct plan_step *s, uint32_t part);
 void plan_product_block(
     const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j,
     uint32_t *ret_batch, uint32_t *ret_head);
+/* The NORM whose rows the readers of a matrix make themselves, PLAN_NONE when there is none. */
+uint32_t plan_deferred_norm(const struct plan *p, uint32_t matrix);
+/* The GEMM that does a fused ADD. */
+uint32_t plan_fused_gemm(const struct plan *p, uint32_t step);
 /* How often a step runs: the turns of the repeat it lies in, else once. */
 uint32_t plan_step_turns(const struct plan *p, uint32_t step);
 /* The value that a step reads in a turn; outside of a repeat turn is 0. NO_VALUE when it reads

@@ -60,12 +60,13 @@ void plan_print(const struct plan *p, FILE *out) {
             fprintf(out, " row_parts=%u", s->form.row_parts);
         }
         fprintf(
-            out, " -> m%u %ux%ux%u grid %ux%ux%u%s%s%s compute=%llu exchange=%llu\n", s->out,
+            out, " -> m%u %ux%ux%u grid %ux%ux%u%s%s%s%s%s compute=%llu exchange=%llu\n", s->out,
             s->rows, s->inner, s->columns, s->m, s->n, s->k, s->row.n != NO_VALUE.n ? " bias" : "",
             s->kind != PLAN_GEMM ? ""
             : s->form.by_rows    ? " by_rows"
             : s->w_region1       ? " region1"
                                  : " region0",
+            s->is_deferred ? " deferred" : "", s->is_fused || s->fused > 0 ? " fused" : "",
             s->form.is_f16 ? " f16" : "", (unsigned long long)s->compute_cycles,
             (unsigned long long)s->exchange_cycles);
     }

@@ -25,6 +25,12 @@ static bool ascends(const uint32_t *bound, uint32_t count, uint32_t total) {
 
 static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix *x) {
     const struct plan_dist *d = x->dist;
+    if (plan_deferred_norm(c->p, at) != PLAN_NONE) {
+        if (d != NULL || x->kind != PLAN_COMPUTED) {
+            fault(c, "matrix", at, "is deferred and has a place");
+        }
+        return;
+    }
     if (d == NULL) {
         fault(c, "matrix", at, "no distribution");
         return;
@@ -89,6 +95,31 @@ static void check_attention(struct checker *c, uint32_t at) {
     }
 }
 
+/* Readers of what has no place of its own. */
+static void check_deferred(struct checker *c, uint32_t at) {
+    const struct plan_step *s = &c->p->steps[at];
+    for (uint32_t i = 0; i < c->p->step_count; i++) {
+        const struct plan_step *r = &c->p->steps[i];
+        for (int o = 0; o < PLAN_OPERANDS; o++) {
+            bool makes_rows = r->kind == PLAN_GEMM && o == 0 && r->k == 1 && r->in_panel[0] == 0 &&
+                              r->groups == s->panels;
+            if (r->in[o] == s->out && s->is_deferred && !makes_rows) {
+                fault(c, "step", i, "reads a deferred operand that it cannot make");
+            }
+            if (r->in[o] == s->out && s->is_fused && r->fused != 1 + o) {
+                fault(c, "step", i, "reads a product that is fused into another step");
+            }
+        }
+    }
+    if (s->fused > 0) {
+        const struct plan_step *gemm = &c->p->steps[plan_fused_gemm(c->p, at)];
+        if (s->kind != PLAN_ADD || !gemm->is_fused || !gemm->form.by_rows ||
+            !plan_dist_equal(gemm->dist, s->dist)) {
+            fault(c, "step", at, "is fused into what is no product by rows like it");
+        }
+    }
+}
+
 static void check_step(struct checker *c, uint32_t at) {
     const struct plan_step *s = &c->p->steps[at];
     const struct plan_matrix *out = &c->p->matrices[s->out];
@@ -110,14 +141,18 @@ static void check_step(struct checker *c, uint32_t at) {
             if (x->rows != s->rows || s->in_panel[o] + s->groups > x->panels) {
                 fault(c, "step", at, "operand has another shape");
             }
-        } else if (x->kind != PLAN_CONSTANT) {
+        } else if (x->kind != PLAN_CONSTANT && !s->is_deferred && s->fused == 0) {
             check_needs(c, at, x, o);
         }
     }
     if (s->product.is_blocked && c->faults == 0) {
         check_attention(c, at);
     }
-    if (s->kind != PLAN_GEMM && s->dist->quads != 4) {
+    check_deferred(c, at);
+    if (s->is_deferred) {
+        return;
+    }
+    if (s->kind != PLAN_GEMM && s->fused == 0 && s->dist->quads != 4) {
         fault(c, "step", at, "its result lies in strips");
     }
     if (s->form.by_rows && (s->kind != PLAN_GEMM || s->k != 1 || s->m != s->rows ||

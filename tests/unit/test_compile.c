@@ -288,6 +288,7 @@ START_TEST(test_golden) {
     compare_golden("tests/golden/residual");
     compare_golden("tests/golden/ksplit");
     compare_golden("tests/golden/heads");
+    compare_golden("tests/golden/rows");
     compare_golden("tests/golden/halves");
 }
 END_TEST
