@@ -33,7 +33,8 @@ static double attention(double rows, double keys, double panels) {
 }
 
 double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims) {
-    double a = dims[0], b = dims[1], act = act_cycles(v->act);
+    bool has_one = v->id == KERNEL_UNARY || v->id == KERNEL_ADD || v->id == KERNEL_MAP;
+    double a = dims[0], b = has_one ? 0 : dims[1], act = act_cycles(v->act);
     switch (v->id) {
     case KERNEL_GEMM_AMP:
     case KERNEL_GEMM_F16: return gemm(v, a, b, dims[2]);
