@@ -136,16 +136,22 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 
 # ---- tests ----------------------------------------------------------------------------------
 # tests/unit/test_<name>.c links its module and what TESTDEPS_<name> adds.
-SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
+SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out tests/support/sim_defaults.c,$(wildcard tests/support/*.c)))
+# Stands between tests and sim_device_open(): see the file's head.
+SIM_DEFAULTS := $(B)/tests/support/sim_defaults.a
+SIM_WRAP := -Wl,--wrap=sim_device_open
+$(SIM_DEFAULTS): $(B)/tests/support/sim_defaults.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 UNIT_TESTS := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 CHECK_LIBS := $(shell pkg-config --libs check 2>/dev/null)
 -include tests/tests.mk
 testlibs = $(call libs,$(filter $(MODULES),$(1:test_%=%)) $(TESTDEPS_$(1:test_%=%)))
 
 define unit_rules
-$$(B)/tests/unit/$(1): $$(B)/tests/unit/$(1).o $$(TESTOBJ_$(1:test_%=%)) $$(call testlibs,$(1))
+$$(B)/tests/unit/$(1): $$(B)/tests/unit/$(1).o $$(TESTOBJ_$(1:test_%=%)) $$(SIM_DEFAULTS) \
+                      $$(call testlibs,$(1))
 	$$(call say,LD,$$@)
-	$$(Q)$$(CC) $$(LDFLAGS_all) -o $$@ $$^ $$(CHECK_LIBS) $$(LIBS_pkg) -lm
+	$$(Q)$$(CC) $$(LDFLAGS_all) $$(SIM_WRAP) -o $$@ $$^ $$(CHECK_LIBS) $$(LIBS_pkg) -lm
 endef
 $(foreach t,$(UNIT_TESTS),$(eval $(call unit_rules,$t)))
 
@@ -160,9 +166,9 @@ $(B)/tests/vectors: $(VECTORS_OBJ) $(call libs,sim exchange asm)
 # tests/diff, tests/perf: programs over compiler, device and simulator together.
 ALL_LIBS = $(call libs,compile device sim cache)
 DIFF_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/diff/*.c)) $(SUPPORT_OBJ)
-$(B)/tests/diff/diff: $(DIFF_OBJ) $(ALL_LIBS)
+$(B)/tests/diff/diff: $(DIFF_OBJ) $(SIM_DEFAULTS) $(ALL_LIBS)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
+	$(Q)$(CC) $(LDFLAGS_all) $(SIM_WRAP) -o $@ $^ $(LIBS_pkg) -lm
 BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/perf/*.c)) $(SUPPORT_OBJ)
 $(B)/tests/perf/bench: $(BENCH_OBJ) $(ALL_LIBS)
 	$(call say,LD,$@)

@@ -22,7 +22,7 @@ struct tile *tile_new(uint16_t physical, const struct sim_options *options) {
         if (options->vectors != SIM_VECTORS_BEST && options->vectors - 1 < t->level) {
             t->level = (uint8_t)(options->vectors - 1);
         }
-        t->poison_launch = options->poison_launch;
+        t->poison = options->poison;
         if (options->trace_tile < 0 || options->trace_tile == physical) {
             t->trace = options->trace;
         }
@@ -39,6 +39,19 @@ void tile_free(struct tile *t) {
         free(t->coefs);
         free(t);
     }
+}
+
+static void poison_registers(struct context *c) {
+    for (int i = 0; i < 12; i++) {
+        c->m[i] = TILE_POISON;
+    }
+    for (int i = 0; i < 8; i++) {
+        c->a[i] = TILE_POISON;
+    }
+    for (int i = 0; i < 16; i++) {
+        c->even[i] = c->odd[i] = TILE_POISON;
+    }
+    c->tas = TILE_POISON;
 }
 
 void tile_reset(struct tile *t) {
@@ -58,6 +71,9 @@ void tile_reset(struct tile *t) {
         c->pc = TARGET_MEM_BASE;
         c->exit_status = -1;
         c->next = TILE_NEVER;
+        if (t->poison) {
+            poison_registers(c);
+        }
     }
     t->now = t->sup_ready = t->free_at = 0;
     t->sup_slots = (1u << TILE_SLOTS) - 1;
@@ -206,23 +222,10 @@ static void slot_release(struct tile *t, struct context *c, uint64_t cycle) {
     t->free_at = cycle;
 }
 
-static void poison_registers(struct context *c) {
-    for (int i = 0; i < 12; i++) {
-        c->m[i] = TILE_POISON;
-    }
-    for (int i = 0; i < 8; i++) {
-        c->a[i] = TILE_POISON;
-    }
-    for (int i = 0; i < 16; i++) {
-        c->even[i] = c->odd[i] = TILE_POISON;
-    }
-    c->tas = TILE_POISON;
-}
-
 void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint64_t from) {
     struct context *c = &t->ctx[w];
 
-    if (t->poison_launch) {
+    if (t->poison) {
         poison_registers(c);
     }
     c->pc = pc;

@@ -26,7 +26,7 @@
 #define INVALID_INSTR ETYPE_INVALID_INSTR
 
 static struct sim_tile *tile_of(bool poison) {
-    struct sim_options options = {.poison_launch = poison, .trace_tile = -1};
+    struct sim_options options = {.poison = poison, .trace_tile = -1};
     struct sim_tile *t = sim_tile_new(&options);
 
     ck_assert_ptr_nonnull(t);
@@ -403,6 +403,11 @@ START_TEST(poison) {
     ck_assert_uint_eq(get(t, 1, 'a', 0), get(t, 1, 'm', 4));
     ck_assert_uint_eq(get(t, 1, 'a', 2), 0x7ECE7ECE); /* poison is NaN in both halves */
     ck_assert_uint_ne(get(t, 1, 'm', 4), 0);
+
+    /* So do registers that nothing has written since reset, the supervisor's too. */
+    ck_assert_uint_eq(get(t, SIM_SUPERVISOR, 'm', 3), get(t, 1, 'm', 4));
+    ck_assert_uint_eq(get(t, 2, 'a', 7), get(t, 1, 'm', 4));
+    ck_assert_uint_eq(get(t, 2, 'm', 15), 0);
 
     /* Between launches the registers are poisoned too. */
     set(t, 1, 'm', 5, 77);
