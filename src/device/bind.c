@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "package/walk.h"
+
 void program_free(struct program *g) {
     if (g != NULL) {
         arena_done(&g->arena);
@@ -80,29 +82,13 @@ int program_copy(const struct package *p, struct program **ret, struct err *err)
 static void move_slice(
     const struct package_slice *s, size_t size, uint8_t *page, uint8_t *tensor, bool to_page) {
     const int last = TENSOR_MAX_DIMS - 1;
-    uint32_t at[TENSOR_MAX_DIMS] = {0};
-    int64_t element = (int64_t)s->tensor_offset;
-    int64_t byte = s->page_offset;
     bool is_run = s->tensor_stride[last] == 1 && s->page_stride[last] == (int32_t)size;
-    for (;;) {
-        size_t step = is_run ? s->extent[last] : 1;
-        uint8_t *a = page + byte, *b = tensor + (size_t)element * size;
+    size_t step = is_run ? s->extent[last] : 1;
+    struct package_walk w = package_walk_begin(s);
+    do {
+        uint8_t *a = page + w.byte, *b = tensor + (size_t)w.element * size;
         memcpy(to_page ? a : b, to_page ? b : a, step * size);
-        int k = is_run ? last - 1 : last;
-        for (; k >= 0; k--) {
-            element += s->tensor_stride[k];
-            byte += s->page_stride[k];
-            if (++at[k] < s->extent[k]) {
-                break;
-            }
-            element -= (int64_t)s->extent[k] * s->tensor_stride[k];
-            byte -= (int64_t)s->extent[k] * s->page_stride[k];
-            at[k] = 0;
-        }
-        if (k < 0) {
-            return;
-        }
-    }
+    } while (package_walk_next(s, is_run ? last - 1 : last, &w));
 }
 
 void bind_gather(

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "package/walk.h"
 
 #define PAGE 4096u
 
@@ -248,42 +249,27 @@ static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, 
     const struct package_slice *s = &p->slices[i];
     uint32_t size = (uint32_t)dtype_bytes(p->bindings[s->binding].dtype);
     bool is_output = p->phases[s->phase].is_output;
-    uint32_t at[TENSOR_MAX_DIMS] = {0};
-    int64_t element = (int64_t)s->tensor_offset;
-    int64_t byte = s->page_offset;
-    for (;;) {
-        uint8_t *seen = &c->seen[s->binding][element / 8];
-        uint8_t bit = (uint8_t)(1u << (element % 8));
+    struct package_walk w = package_walk_begin(s);
+    do {
+        uint8_t *seen = &c->seen[s->binding][w.element / 8];
+        uint8_t bit = (uint8_t)(1u << (w.element % 8));
         if ((*seen & bit) == 0) {
             *seen |= bit;
             c->remaining[s->binding]--;
         } else if (is_output) {
             return fault(
-                err, PACKAGE_TABLE_slice, i, "element %lld is written twice", (long long)element);
+                err, PACKAGE_TABLE_slice, i, "element %lld is written twice", (long long)w.element);
         }
         for (uint32_t b = 0; b < size; b++) {
-            if (c->page[byte + b] != 0) {
+            if (c->page[w.byte + b] != 0) {
                 return fault(
                     err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice",
-                    (long long)byte + b);
+                    (long long)w.byte + b);
             }
-            c->page[byte + b] = 1;
+            c->page[w.byte + b] = 1;
         }
-        int k = TENSOR_MAX_DIMS - 1;
-        for (; k >= 0; k--) {
-            element += s->tensor_stride[k];
-            byte += s->page_stride[k];
-            if (++at[k] < s->extent[k]) {
-                break;
-            }
-            element -= (int64_t)s->extent[k] * s->tensor_stride[k];
-            byte -= (int64_t)s->extent[k] * s->page_stride[k];
-            at[k] = 0;
-        }
-        if (k < 0) {
-            return 0;
-        }
-    }
+    } while (package_walk_next(s, TENSOR_MAX_DIMS - 1, &w));
+    return 0;
 }
 
 static int verify_slices(struct coverage *c, const struct package *p, struct err *err) {
