@@ -178,7 +178,7 @@ int request_query_int(
 static int check_target(const struct request *r, const char *version, struct err *err) {
     uintptr_t at = (uintptr_t)version;
     size_t n = strlen(r->raw_target);
-    if (at > r->target_at + n + 1 && at - r->target_at <= SERVER_MAX_HEAD_BYTES) {
+    if (at > r->target_at + n + 1 && at - r->target_at <= SERVER_BUFFER_BYTES) {
         return err_set(
             err, ERR_INVALID, "zero byte or blank in the request target, %zu bytes from its start",
             n);
@@ -363,8 +363,8 @@ void request_piece(struct request *r, const char *bytes, size_t n) {
     memcpy(r->body + r->body_bytes, bytes, n);
     r->body_bytes += n;
     r->is_body_complete = false;
-    /* Room for one more piece of the library's, which are below half its pool. */
-    if (r->body_bytes > SERVER_PIECE_BYTES - (64u << 10)) {
+    /* Room for one more piece of the library's. */
+    if (r->body_bytes > SERVER_PIECE_BYTES - SERVER_BUFFER_BYTES) {
         upload_submit(r);
     }
 }

@@ -272,6 +272,8 @@ int server_start(struct daemon *d, int listen_fd, struct server **ret, struct er
             NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_EXTERNAL_LOGGER,
             on_log, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
             on_connection, s, MHD_OPTION_URI_LOG_CALLBACK, on_target, s,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SERVER_BUFFER_BYTES,
+            MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)SERVER_BUFFER_BYTES / 4,
             MHD_OPTION_CONNECTION_LIMIT, (unsigned)SERVER_MAX_CONNECTIONS,
             MHD_OPTION_CONNECTION_TIMEOUT, 120u, MHD_OPTION_STRICT_FOR_CLIENT, 1,
             MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);

@@ -27,11 +27,13 @@
 #define SERVER_MAX_REQUESTS         900  /* ours: 503 beyond */
 #define SERVER_MAX_USER_CONNECTIONS 128  /* of one user who is no operator */
 #define SERVER_MAX_BODIES           (64u << 20)
-#define SERVER_MAX_HEAD_BYTES       (64u << 10) /* more than the library's buffer of a connection */
-#define SERVER_HEAD_MS              60000       /* silence between requests, or a slow head */
-#define SERVER_BODY_MS              60000 /* plus one second for each SERVER_BODY_RATE bytes */
-#define SERVER_BODY_RATE            (256u << 10)
-#define SERVER_PIECE_BYTES          (1u << 20) /* of an upload handed to the store at a time */
+/* The library's buffer of a connection, which bounds the head of a request and, by half of it, one
+ * read of a body: small ones make a turn of the loop every few KiB of an upload. Touched lazily. */
+#define SERVER_BUFFER_BYTES (256u << 10)
+#define SERVER_HEAD_MS      60000 /* silence between requests, or a slow head */
+#define SERVER_BODY_MS      60000 /* plus one second for each SERVER_BODY_RATE bytes */
+#define SERVER_BODY_RATE    (256u << 10)
+#define SERVER_PIECE_BYTES  (4u << 20) /* of an upload handed to the store at a time */
 
 struct cache_temp;
 struct stream;

@@ -131,9 +131,10 @@ int proto_json_parse(const char *text, size_t n, json_t **ret, struct err *err) 
     if (document == NULL) {
         snprintf(
             place, sizeof place, "%d:%d", e.line < 1 ? 1 : e.line, e.column < 1 ? 1 : e.column);
+        /* The parser names its own switch, which nobody outside can set. */
+        bool is_nul = strstr(e.text, "JSON_ALLOW_NUL") != NULL;
         return err_at(
-            err, ERR_BAD_JSON, place, "line %d column %d: %s", e.line < 1 ? 1 : e.line,
-            e.column < 1 ? 1 : e.column, e.text);
+            err, ERR_BAD_JSON, place, "%s", is_nul ? "a text must not hold \\u0000" : e.text);
     }
     *ret = document;
     return 0;

@@ -103,8 +103,10 @@ static int read_header(
     json_error_t fault;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &fault);
     if (root == NULL) {
+        bool is_nul = strstr(fault.text, "JSON_ALLOW_NUL") != NULL; /* a switch of the parser's */
         return err_at(
-            err, ERR_TENSOR_FILE, label, "header byte %d: %s", fault.position, fault.text);
+            err, ERR_TENSOR_FILE, label, "header byte %d: %s", fault.position,
+            is_nul ? "a text must not hold \\u0000" : fault.text);
     }
     *ret = root;
     *ret_data_offset = 8 + size;

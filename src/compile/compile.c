@@ -129,8 +129,10 @@ static int write_package(struct compile_state *s, struct err *err) {
 
 static int out_of_memory(const struct compile_state *s, struct err *err) {
     return err_set(
-        err, ERR_COMPILE_OOM, "pass %s needs more than the %llu bytes allowed", s->at,
-        (unsigned long long)(s->arena.limit_bytes + s->scratch.limit_bytes));
+        err, ERR_COMPILE_OOM,
+        "pass %s needs more than the %llu bytes allowed, for a graph of %u nodes", s->at,
+        (unsigned long long)(s->arena.limit_bytes + s->scratch.limit_bytes),
+        s->job->graph->node_count);
 }
 
 /* The state lies behind a pointer that does not change: it is intact after a jump. */

@@ -316,6 +316,26 @@ START_TEST(job_faults_have_pointers) {
 }
 END_TEST
 
+START_TEST(json_faults_are_told_once) {
+    static const struct {
+        const char *text, *where, *part, *not_there;
+    } rows[] = {
+        {"{\"a\":\n {,}}", "2:3", "string or '}' expected", "line"},
+        {"{\"a\": \"x\\u0000y\"}", "1:16", "\\u0000", "JSON_ALLOW_NUL"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        json_t *j = NULL;
+        struct err err = {0};
+        ck_assert_int_eq(
+            proto_json_parse(rows[i].text, strlen(rows[i].text), &j, &err), -ERR_BAD_JSON);
+        ck_assert_msg(
+            rows[i].part == NULL || strstr(err.text, rows[i].part) != NULL, "%s", err.text);
+        ck_assert_msg(strstr(err.text, rows[i].not_there) == NULL, "%s", err.text);
+        ck_assert_msg(strcmp(err.where, rows[i].where) == 0, "%s", err.where);
+    }
+}
+END_TEST
+
 START_TEST(job_limits_hold) {
     for (size_t n = PROTO_MAX_NAME; n <= PROTO_MAX_NAME + 1; n++) {
         char name[PROTO_MAX_NAME + 2];
@@ -422,6 +442,7 @@ int main(void) {
     tcase_add_test(tc, json_texts_have_places);
     tcase_add_test(tc, problems_read_back);
     tcase_add_test(tc, job_faults_have_pointers);
+    tcase_add_test(tc, json_faults_are_told_once);
     tcase_add_test(tc, job_limits_hold);
     tcase_add_test(tc, examples_print_again);
     tcase_add_test(tc, states_have_words);
