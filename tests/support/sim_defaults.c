@@ -36,7 +36,10 @@ static void apply(struct sim_options *o, const char *word, size_t n) {
 int __wrap_sim_device_open(
     const struct sim_options *options, struct ipu_device_ops *ret, struct err *err) {
     const char *text = getenv("IPUD_TEST_SIM");
-    struct sim_options forced = *options;
+    struct sim_options forced = {.trace_tile = -1};
+    if (options != NULL) {
+        forced = *options;
+    }
     while (text != NULL && *text != '\0') {
         size_t n = strcspn(text, ",");
         apply(&forced, text, n);
