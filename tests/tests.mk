@@ -42,3 +42,5 @@ FUZZOBJ_package := $(B)/tests/support/sample_package.o
 TESTDEPS_loader := device sim
 TESTOBJ_loader := $(B)/tests/support/sample_package.o
 TESTDEPS_asm_style := asm
+TESTDEPS_limits := package device graph proto
+TESTOBJ_limits := $(B)/tests/support/sample_package.o

@@ -42,6 +42,21 @@ is "length and coding" 'HTTP/1.1 400 Bad Request' "$(raw \
     'POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n')"
 is "coding" 'HTTP/1.1 400 Bad Request' "$(raw \
     'POST /v1/jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n')"
+# head_of BYTES: status of a request with so long a header
+head_of() {
+    python3 -IS -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(10)
+s.connect(sys.argv[1])
+try:
+    s.sendall(b"GET /_ping HTTP/1.1\r\nHost: x\r\nX: " + b"p" * int(sys.argv[2]) + b"\r\n\r\n")
+except OSError:
+    pass
+print(s.recv(4096).split()[1].decode())' "$sock" "$1"
+}
+is "long head" 200 "$(head_of 100000)"
+is "head over the buffer" 431 "$(head_of 300000)"
 is "ping" 'HTTP/1.1 200 OK' "$(raw 'GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n')"
 
 # ---- idempotency
