@@ -133,7 +133,7 @@ gemm_inner_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t groups
     uint32_t items = div_up(8 * panels * rows, 6);
     uint32_t finish = v->out_f32 ? 1 : 2 + (finish_groups(v->act) - 2) / 2;
     uint32_t item = 13 + 2 * (5 + 4 * groups) + (v->has_bias ? 3 : 0) + finish;
-    return 60 + 6 * (48 + constants_groups(v->act) + items * item);
+    return 60 + 6 * (38 + constants_groups(v->act) + items * item);
 }
 
 static uint32_t gemm_row_cycles(const struct kernel_variant *v, uint32_t groups, uint32_t pairs) {
@@ -175,15 +175,19 @@ static uint32_t binary_groups(const struct kernel_variant *v, uint32_t rows, uin
         each = bundles[v->form];
         first = 4 + load_b[v->form] + (v->act == ACT_RELU) - each;
     } else {
-        each = 1 + load_b[v->form] + 5 + (is_division ? 12 : 2) + finish_groups(v->act) + 1;
+        each = 1 + load_b[v->form] + 5 + (is_division ? 12 : 2) + finish_groups(v->act);
         first = 0;
     }
     if (v->form == FORM_ROW || v->form == FORM_COLUMN) {
         uint32_t own_rows, quads;
         split_matrix(rows, panels, &own_rows, &quads);
-        return 26 + constants + quads * (20 + first + own_rows * each);
+        uint32_t column = 18 + first;
+        column += v->form == FORM_COLUMN && is_f16_path(v->act) && !is_division;
+        column += v->act == ACT_GELU_ERF; /* its loop needs a filler to be aligned */
+        return (rows < 6 ? 27 : 25) + constants + quads * (column + own_rows * each);
     }
-    return 26 + constants + first + div_up(4 * rows * panels, 6) * each;
+    return (v->form == FORM_FULL ? 28 : 27) + constants + first +
+           div_up(4 * rows * panels, 6) * each;
 }
 
 static uint32_t map_groups(const struct kernel_variant *v, uint32_t n) {
@@ -219,10 +223,13 @@ static uint32_t layernorm_cycles(const struct kernel_variant *v, uint32_t rows, 
             uint32_t other = masks + rows * layernorm_passes(v->has_residual, last - 1, tail);
             passes = other > passes ? other : passes;
         }
-        return 130 + 6 * (85 + rows * 90 + passes);
+        uint32_t row = v->has_residual ? 100 : 96;
+        return 130 + 6 * ((v->has_residual ? 73 : 67) + rows * row + passes);
     }
-    uint32_t row = 47 + layernorm_passes(v->has_residual, columns / 16, tail);
-    return 75 + 6 * (34 + masks + div_up(rows, 6) * row);
+    uint32_t row =
+        (v->has_residual ? 58 : 54) + layernorm_passes(v->has_residual, columns / 16, tail);
+    uint32_t start = (v->has_residual ? 41 : 34) + (rows < 6 ? 6 : 0);
+    return 75 + 6 * (start + masks + div_up(rows, 6) * row);
 }
 
 static uint32_t row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
@@ -233,37 +240,44 @@ static uint32_t row_reduce_cycles(const struct kernel_variant *v, uint32_t rows,
 }
 
 /* An item of `there` of 8 rows and `width` columns, and of transposing forms with `width`. */
-static uint32_t relayout_copy_item(uint32_t there, uint32_t width) {
-    uint32_t row = 15 + width / 4 + (width % 4 != 0 ? 4 : 0) + 4 - width / 4;
-    return there == 8 && width == 16 ? 70 : 18 + there * row + (8 - there) * 10;
+static uint32_t relayout_copy_item(uint32_t op, uint32_t there, uint32_t width) {
+    uint32_t row = 17 + (width >= 4 ? 4 : 0) + (width % 4 != 0 ? 4 : 0);
+    uint32_t item = there == 8 && width == 16 ? 62
+                    : there == 0              ? 107
+                                              : 21 + there * row + (8 - there) * 10;
+    return item + (op == RELAYOUT_COPY_W16 ? 4 : 0);
 }
 
 static uint32_t relayout_transpose_item(uint32_t op, bool is_whole, uint32_t width) {
     if (is_whole) {
         return 69;
     }
-    return op == RELAYOUT_TRANSPOSE ? 77 + 23 * div_up(width, 4) : 101 + 17 * div_up(width, 4);
+    return op == RELAYOUT_TRANSPOSE ? 83 + 23 * div_up(width, 4) : 107 + 17 * div_up(width, 4);
 }
 
-/* The deal of relayout.S: item after item to the six workers in turn, panel by panel. */
+/* The deal of relayout.S: item after item to the six workers in turn, panel by panel. On its way to
+ * its next item a worker passes panels in which it has none. */
 static uint32_t relayout_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
     bool is_copy = v->op == RELAYOUT_COPY_W8 || v->op == RELAYOUT_COPY_W16;
     uint32_t height = is_copy ? 8 : 4, items = div_up(rows, 16) * 16 / height;
-    uint32_t groups[6] = {0}, most = 0;
+    uint32_t step = is_copy ? 12 : 0, pass = is_copy ? 6 : 9, panels = div_up(columns, 16);
+    uint32_t groups[6] = {0}, own[6] = {0}, most = 0;
     for (uint32_t first = 0, item = 0; first < columns; first += 16) {
         uint32_t width = columns - first < 16 ? columns - first : 16;
         for (uint32_t i = 0; i < items; i++, item++) {
             uint32_t left = rows > i * height ? rows - i * height : 0;
-            uint32_t there = left < height ? left : height;
-            groups[item % 6] +=
-                is_copy ? relayout_copy_item(there, width)
+            uint32_t there = left < height ? left : height, w = item % 6;
+            groups[w] += own[w]++ > 0 ? step : 0;
+            groups[w] +=
+                is_copy ? relayout_copy_item(v->op, there, width)
                         : relayout_transpose_item(v->op, width == 16 && there == height, width);
         }
     }
     for (int w = 0; w < 6; w++) {
-        most = groups[w] > most ? groups[w] : most;
+        uint32_t all = groups[w] + (panels > own[w] ? pass * (panels - own[w]) : 0);
+        most = own[w] > 0 && all > most ? all : most;
     }
-    return 30 + 6 * (31 + 4 * div_up(columns, 16) + most); /* each passes all panels */
+    return 30 + 6 * (31 + most);
 }
 
 static uint32_t attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels) {
@@ -274,7 +288,7 @@ static uint32_t attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels) 
         return 55 + 6 * (one_scores + one_values);
     }
     uint32_t scores = 30 + own_keys * (2 * (7 + 6 * panels) + 5);
-    uint32_t weights = 38 + own_keys * 9;
+    uint32_t weights = 24 + own_keys * 6;
     uint32_t values = 45 + own_pairs * (25 + 2 * keys);
     return 40 + div_up(rows, 2) * (120 + 6 * (scores + weights + values));
 }

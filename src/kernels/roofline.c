@@ -40,6 +40,7 @@ double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims
     case KERNEL_GEMM_F16: return gemm(v, a, b, dims[2]);
     case KERNEL_GEMM_ROW: return gemm(v, 1, a, b / 8);
     case KERNEL_REDUCE: return b * 16 * dims[2] * (0.5 * a + act); /* f32 parts: 2 a cycle */
+    case KERNEL_REDUCE_SHARE: return b * 16 * dims[2] * (0.5 * (a + 1) + act);
     case KERNEL_UNARY: return 4 * a * (act > 0 ? act : 0.25);
     case KERNEL_ADD: return 16 * a * (0.25 + act);
     case KERNEL_ADD_ROW:
@@ -50,6 +51,9 @@ double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims
     case KERNEL_ROW_REDUCE: return a * b * 0.25;
     case KERNEL_RELAYOUT: return a * b * 0.5;
     case KERNEL_ATTENTION: return attention(a, b, dims[2]);
+    case KERNEL_ATTENTION_BLOCK: /* keys' share of columns that are padding counts */
+        return a * b * (16.0 * dims[2] + 16.0 * dims[3]) / MACS_PER_CYCLE + a * (4 * b + 5);
+    case KERNEL_ATTENTION_MERGE: return b * 16 * dims[2] * 0.25 * a;
     default: break; /* not priced: counts as no useful work */
     }
     return 0;
