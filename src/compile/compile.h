@@ -10,6 +10,7 @@
  * Events carry a stable id, the message of the run log, and fields as JSON text:
  *   plan.finalist            one a retained finalist: estimated cycles and bytes
  *   plan.scheduled           one a finalist that was lowered, placed and scheduled
+ *   plan.refused             one a finalist that could not be: code of the reason
  *   plan.selected            the finalist taken
  *   package.phase            one a pass: phase, elapsed_ms, success
  *   exchange.reused          one a phase whose known order stands at the final addresses: phase

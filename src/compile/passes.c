@@ -102,6 +102,9 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
         struct err own = {0};
         if (schedule_finalist(s, i, &tg, &place, &exchange, &own) != 0) {
             first = first.code == 0 ? own : first;
+            compile_event(
+                s, "plan.refused", "refused operator-plan finalist",
+                "\"finalist\":%u,\"code\":\"%s\"", i, err_name(own.code));
             continue;
         }
         uint64_t cycles = program_cycles(tg, exchange);

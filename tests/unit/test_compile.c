@@ -9,7 +9,7 @@
 #include "package/package.h"
 
 struct events {
-    uint32_t phases, finalists, scheduled, selected;
+    uint32_t phases, finalists, scheduled, refused, selected;
     bool all_good;
 };
 
@@ -23,6 +23,7 @@ static void on_event(void *arg, const char *event, const char *message, const ch
     e->phases += strcmp(event, "package.phase") == 0;
     e->finalists += strcmp(event, "plan.finalist") == 0;
     e->scheduled += strcmp(event, "plan.scheduled") == 0;
+    e->refused += strcmp(event, "plan.refused") == 0;
     e->selected += strcmp(event, "plan.selected") == 0;
 }
 
@@ -67,6 +68,7 @@ static struct compile_result check_graph(const struct graph *g, uint32_t tiles) 
     ck_assert_uint_eq(events.phases, first.pass_count);
     ck_assert_uint_ge(events.finalists, first.finalists);
     ck_assert_uint_eq(events.selected, 1);
+    ck_assert_uint_eq(events.scheduled + events.refused, events.finalists); /* all are reported */
     ck_assert_uint_eq(first.pass_count, 13);
     rc = compile_graph(g, tiles, other, &second, &events, &err);
     ck_assert_msg(rc == 0, "%s %s", err.where, err.text);

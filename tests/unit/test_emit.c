@@ -30,7 +30,10 @@ struct built {
     struct emit_samples *samples;
 };
 
-static void build(struct built *b, const struct graph *g, uint32_t tiles) {
+/* most_words: of marks on a tile. */
+static void build_sampled(
+    struct built *b, const struct graph *g, uint32_t tiles, enum emit_profile profile,
+    uint32_t most_words) {
     struct plan_set *set = NULL;
     struct asm_object *runtime = NULL;
     struct place_options o = {.data_base = RT_DATA0, .literal_limit = RT_LOADER_IMAGE_END};
@@ -47,7 +50,11 @@ static void build(struct built *b, const struct graph *g, uint32_t tiles) {
     rc = emit_compile_kernels(&b->kernels, &arena, &err);
     rc = rc == 0 ? emit_link(runtime, &b->kernels, &arena, &b->text, &err) : rc;
     emit_index_build(b->tg, &arena, &b->index);
-    emit_samples_build(b->tg, &b->index, EMIT_PROFILE_PHASE, &arena, &b->samples);
+    emit_samples_build(b->tg, &b->index, profile, &arena, &b->samples);
+    for (uint32_t t = 0; t < TARGET_TILES; t++) {
+        uint32_t words = b->samples->words[t];
+        b->samples->words[t] = words < most_words ? words : most_words;
+    }
     rc = rc == 0 ? emit_host_build(b->tg, b->samples, &arena, &b->host, &err) : rc;
     b->c = (struct emit_context){&b->index, b->tg,   b->placement, b->exchange,
                                  b->text,   b->host, b->samples};
@@ -55,6 +62,10 @@ static void build(struct built *b, const struct graph *g, uint32_t tiles) {
     rc = rc == 0 ? emit_code_build(&b->c, b->layout, &arena, &b->code, &err) : rc;
     rc = rc == 0 ? emit_verify(&b->c, b->layout, b->code, &err) : rc;
     ck_assert_msg(rc == 0, "%s", err.text);
+}
+
+static void build(struct built *b, const struct graph *g, uint32_t tiles) {
+    build_sampled(b, g, tiles, EMIT_PROFILE_PHASE, UINT32_MAX);
 }
 
 START_TEST(test_images) {
@@ -128,6 +139,74 @@ START_TEST(test_verify) {
 }
 END_TEST
 
+/* Marks that a program stores: st32 through $m11, which no kernel and no routine of ours uses. */
+static uint32_t count_marks(const struct built *b, uint32_t t) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < b->layout->tiles[t].program_words; i++) {
+        struct insn insn;
+        ck_assert(isa_decode(b->code->programs[t][i], ISA_SUPERVISOR, &insn));
+        if (insn.op == ISA_OP_st32_mmmn_zi && insn.v[0] == 11) {
+            ck_assert_int_eq(insn.v[2], (int32_t)count); /* in order, each its own word */
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Intervals of a trace name each exchange row and each call of the tile once, in order. */
+static void check_trace(const struct built *b, uint32_t t, enum emit_profile profile) {
+    const struct emit_trace *trace = &b->code->traces[t];
+    uint32_t vertex = b->index.tile_first[t], level = 0;
+    ck_assert_uint_ge(trace->count, 1);
+    ck_assert_uint_le(trace->count - 1, b->samples->words[t]);
+    ck_assert_uint_eq(count_marks(b, t), trace->count - 1);
+    for (uint32_t i = 0; i < trace->count; i++) {
+        const struct emit_interval *x = &trace->intervals[i];
+        ck_assert_uint_ge(x->level, level);
+        level = x->level;
+        if (x->kind == STEP_EXCHANGE) {
+            ck_assert_ptr_nonnull(
+                exchange_plan_row(b->exchange, x->level, (struct logical_tile){(uint16_t)t}));
+        }
+        ck_assert(x->kind != STEP_COMPUTE || x->vertex_first == vertex);
+        ck_assert(x->kind != STEP_COMPUTE || profile == EMIT_PROFILE_PHASE || x->vertex_count == 1);
+        vertex += x->vertex_count;
+    }
+    ck_assert_uint_eq(vertex, b->index.tile_first[t + 1]);
+}
+
+START_TEST(test_samples) {
+    const int64_t widths[] = {256, 192, 64, 10};
+    const struct graph *g = net_mlp(&arena, 20, widths, 4);
+    for (int profile = EMIT_PROFILE_OFF; profile <= EMIT_PROFILE_KERNEL; profile++) {
+        struct built b;
+        build_sampled(&b, g, 16, (enum emit_profile)profile, UINT32_MAX);
+        for (uint32_t t = 0; t < TARGET_TILES; t++) {
+            if (profile == EMIT_PROFILE_OFF || !b.tg->is_active[t]) {
+                ck_assert_uint_eq(b.samples->words[t], 0);
+                ck_assert_uint_eq(b.code->traces[t].count, 0);
+                ck_assert_uint_eq(count_marks(&b, t), 0);
+            } else {
+                check_trace(&b, t, (enum emit_profile)profile);
+            }
+        }
+    }
+    /* Few words: the last interval stands for all that follows. */
+    for (uint32_t words = 0; words < 4; words++) {
+        struct built b;
+        build_sampled(&b, g, 16, EMIT_PROFILE_KERNEL, words);
+        for (uint32_t t = 0; t < TARGET_TILES; t++) {
+            const struct emit_trace *trace = &b.code->traces[t];
+            if (b.tg->is_active[t]) {
+                ck_assert_uint_eq(trace->count, words + 1);
+                ck_assert_int_eq(trace->intervals[words].kind, STEP_REST);
+                check_trace(&b, t, EMIT_PROFILE_KERNEL);
+            }
+        }
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("emit");
     TCase *tc = tcase_create("emit");
@@ -135,6 +214,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_images);
     tcase_add_test(tc, test_tables);
+    tcase_add_test(tc, test_samples);
     tcase_add_test(tc, test_verify);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
