@@ -10,7 +10,7 @@ endif
 B := $(BUILD)/$(VARIANT)
 
 # Modules in layer order, each with what it links against (tests/arch/arrows.txt checks includes).
-MODULES := base target isa proto asm graph kernels reference runtime package plan lower \
+MODULES := base target isa proto asm graph kernels reference runtime package profile plan lower \
            place exchange emit compile device sim cache
 DEPS_base      :=
 DEPS_target    := base
@@ -22,6 +22,7 @@ DEPS_kernels   := asm isa target base
 DEPS_reference := graph base
 DEPS_runtime   := asm isa target base
 DEPS_package   := target isa asm base
+DEPS_profile   := package target isa asm base
 DEPS_plan      := graph kernels asm isa target base
 DEPS_lower     := plan graph kernels asm isa target base
 DEPS_place     := lower plan graph kernels runtime asm isa target base
@@ -122,7 +123,7 @@ OBJ_ipud := $(patsubst %.c,$(B)/%.o,$(wildcard daemon/*.c))
 OBJ_ipuctl := $(patsubst %.c,$(B)/%.o,$(filter-out client/tile_run.c,$(wildcard client/*.c)))
 OBJ_ipud-compile := $(B)/src/compile/main.o
 OBJ_ipu-tile-run := $(B)/client/tile_run.o
-LIBS_ipud := cache device sim package proto
+LIBS_ipud := cache device sim profile package proto
 LIBS_ipuctl := proto asm isa
 LIBS_ipud-compile := compile
 LIBS_ipu-tile-run := sim asm
@@ -164,7 +165,7 @@ $(B)/tests/vectors: $(VECTORS_OBJ) $(call libs,sim exchange asm)
 	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
 
 # tests/diff, tests/perf: programs over compiler, device and simulator together.
-ALL_LIBS = $(call libs,compile device sim cache)
+ALL_LIBS = $(call libs,compile device sim cache profile)
 DIFF_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/diff/*.c)) $(SUPPORT_OBJ)
 $(B)/tests/diff/diff: $(DIFF_OBJ) $(SIM_DEFAULTS) $(ALL_LIBS)
 	$(call say,LD,$@)
@@ -176,6 +177,12 @@ $(B)/tests/perf/bench: $(BENCH_OBJ) $(ALL_LIBS)
 
 EXCHANGE_BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/perf/exchange/*.c))
 $(B)/tests/perf/exchange-bench: $(EXCHANGE_BENCH_OBJ) $(ALL_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
+
+# tests/calibrate: kernel cycle formulas against the simulated tile.
+CALIBRATE_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/calibrate/*.c))
+$(B)/tests/calibrate/calibrate: $(CALIBRATE_OBJ) $(call libs,kernels sim)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS_all) -o $@ $^ $(LIBS_pkg) -lm
 
@@ -203,7 +210,7 @@ DEB_FUZZ     := clang libclang-rt-14-dev clang-format
 FUZZ_SECONDS ?= 60
 SUB := $(MAKE) --no-print-directory BUILD=$(BUILD)
 
-.PHONY: deps deps-fuzz run check check-tsan soak bench fuzz golden install format clean help
+.PHONY: deps deps-fuzz run check check-tsan soak bench calibrate fuzz golden install format clean help
 # Installs only what is missing; needs root only then.
 deps:
 	@missing=$$(for p in $(DEB_PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
@@ -225,6 +232,11 @@ check: deps
 .PHONY: tsan-tests
 TSAN_TESTS := $(filter test_sim_% test_device test_daemon,$(UNIT_TESTS))
 tsan-tests: $(B)/ipud $(B)/ipud-compile $(B)/ipuctl $(TSAN_TESTS:%=$(B)/tests/unit/%)
+
+# Kernel cycle formulas: error of each, and the line that would fit it best.
+calibrate: deps
+	@$(SUB) VARIANT=release $(BUILD)/release/tests/calibrate/calibrate
+	@$(BUILD)/release/tests/calibrate/calibrate
 
 soak: deps
 	@$(SUB) VARIANT=release tests
@@ -266,6 +278,7 @@ help:
 	@echo 'make check    all tests under sanitizers (installs what is missing)'
 	@echo 'make soak     the large test counts, release build'
 	@echo 'make bench    figures and ratios'
+	@echo 'make calibrate  kernel cycle formulas against the simulated tile'
 	@echo 'make fuzz     FUZZ_SECONDS=60 a target'
 	@echo 'make deps | all | golden | install DESTDIR= | format | clean'
 	@echo 'variables: VARIANT=release|debug|asan|tsan|cover|fuzz  V=1  BUILD=dir'

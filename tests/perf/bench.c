@@ -1,6 +1,6 @@
 /* Figures for people: speed of the simulator, boot, compile by pass, cycles of the models. Nothing
  * here asserts. Every figure is printed with what it was measured on.
- * bench [simulator]: the latter without the models. */
+ * bench [simulator | predictions]: without the models, or predicted against simulated cycles only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "asm/asm.h"
 #include "device/device_internal.h"
 #include "kernels/kernels.h"
+#include "predict.h"
 #include "sim/sim.h"
 
 static double cpu_seconds(void) {
@@ -236,11 +237,32 @@ static void bench_model(const char *name, const char *path, uint32_t tiles, cons
     free(model);
 }
 
+static void bench_predictions(const char *folder) {
+    static const struct predict_model models[] = {
+        {"vision transformer", "tests/models/vit-small/model.json", 64, false},
+        {"mlp 64-512-128-10", "tests/perf/mlp.json", 64, false},
+        {"mlp 64-512-128-10", "tests/perf/mlp.json", TARGET_TILES, false},
+    };
+    printf("predicted against simulated cycles:\n");
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        char *text = read_text(models[i].path);
+        if (text != NULL) {
+            predict_model(&models[i], text, folder);
+        }
+        free(text);
+    }
+}
+
 int main(int argc, char **argv) {
     char folder[] = "/tmp/ipud-bench-XXXXXX";
     if (mkdtemp(folder) == NULL) {
         perror("mkdtemp");
         return 2;
+    }
+    if (argc > 1 && strcmp(argv[1], "predictions") == 0) {
+        bench_predictions(folder);
+        rmdir(folder);
+        return 0;
     }
     printf("simulator, release build, processor time of one thread, best of 3:\n");
     for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
@@ -256,6 +278,7 @@ int main(int argc, char **argv) {
     bench_model("tiny", "tests/perf/tiny.json", 4, folder);
     bench_model("mlp 64-512-128-10", "tests/perf/mlp.json", 64, folder);
     bench_model("mlp 64-512-128-10", "tests/perf/mlp.json", TARGET_TILES, folder);
+    bench_predictions(folder);
     rmdir(folder);
     return 0;
 }

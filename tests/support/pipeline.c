@@ -208,6 +208,11 @@ static double use(const struct reference_error *e) {
 static int compare_run(const struct device_output *output, void *arg) {
     struct pipeline *p = arg;
     p->result->cycles = output->cycles;
+    if (p->options->keep_profile && output->run == 0 && output->profile_words != NULL) {
+        profile_collect(
+            p->package, &p->result->compile.digest, 0, output->profile_words, output->profile_count,
+            output->marks, output->mark_count, &p->result->profile, NULL);
+    }
     for (uint32_t i = 0; i < output->output_count; i++) {
         struct reference_error e;
         digest_update(p->outputs, output->outputs[i], (size_t)output->output_bytes[i]);

@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "compile/compile.h"
+#include "profile/profile.h"
 #include "reference/reference.h"
 #include "sim/sim.h"
 
@@ -18,8 +19,9 @@ struct pipeline_options {
     uint32_t tiles; /* compile options */
     bool accumulate_f16;
     enum compile_profile profile;
-    uint64_t seed; /* enters every generator */
-    uint64_t runs; /* of the same input; at least 1 */
+    bool keep_profile; /* of the first run */
+    uint64_t seed;     /* enters every generator */
+    uint64_t runs;     /* of the same input; at least 1 */
     struct sim_options sim;
     const char *print;  /* stages that the compiler prints (compile.h), or NULL */
     const char *folder; /* scratch, exists; the package file is made and removed in it */
@@ -30,8 +32,9 @@ struct pipeline_result {
     struct reference_error worst; /* of the output that uses most of its tolerance */
     uint32_t worst_output;
     struct compile_result compile;
-    uint64_t cycles;       /* device cycles of the last run */
-    struct digest outputs; /* of all output bytes of all runs */
+    uint64_t cycles;         /* device cycles of the last run */
+    struct digest outputs;   /* of all output bytes of all runs */
+    struct profile *profile; /* owned by the caller, profile_free(); NULL unless kept */
     struct sim_counters counters;
     double compile_s, load_s, run_s; /* processor wall times, for figures only */
 };
