@@ -196,7 +196,9 @@ int cmd_job_events(const struct args *a, struct err *err) {
         (r = follow_options(a, &f, err)) < 0 || (r = http_watch_interrupt(h, err)) < 0) {
         return r;
     }
-    return follow_stopped(&f, follow_run(&f, err), err);
+    r = follow_stopped(&f, follow_run(&f, err), err);
+    follow_done(&f);
+    return r;
 }
 
 /* A job that has ended already needs no waiting, so no time of --timeout either. */
@@ -238,5 +240,7 @@ int cmd_job_wait(const struct args *a, struct err *err) {
     if (r == 0 && f.deadline_ms != 0) {
         r = follow_stopped(&f, skip_deadline(&f, err), err);
     }
-    return r != 0 ? r : follow_to_end(a, &f, err);
+    r = r != 0 ? r : follow_to_end(a, &f, err);
+    follow_done(&f);
+    return r;
 }

@@ -469,7 +469,9 @@ static int submit(struct submit *s, struct err *err) {
     f.job = id;
     f.progress = &progress;
     f.events = is_verbose ? stderr : NULL;
-    return follow_to_end(a, &f, err);
+    r = follow_to_end(a, &f, err);
+    follow_done(&f);
+    return r;
 }
 
 int cmd_submit(const struct args *a, struct err *err) {

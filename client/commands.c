@@ -76,6 +76,13 @@ static const struct command_option wait_options[] = {
     OPTION_END,
 };
 
+static const struct command_option profile_options[] = {
+    {0, "group-by", "kernel|operation|phase|tile|kind", "which table (kernel)"},
+    {0, "top", "N", "at most N rows (20)"},
+    OPTION_FORMAT,
+    OPTION_END,
+};
+
 static const struct command_option package_list_options[] = {
     {0, "key", "KEY", "only those of this key"},
     {0, "user", "*", "those of all users (operators)"},
@@ -129,6 +136,10 @@ const struct command commands[] = {
     {"job hold", "JOB", 1, 1, "keep a queued job from starting", format_only, cmd_job_verb},
     {"job release", "JOB", 1, 1, "queue a held job again", format_only, cmd_job_verb},
     {"job delete", "JOB", 1, 1, "drop an ended job with its results", no_options, cmd_job_delete},
+    {"profile show", "JOB", 1, 1, "where the cycles of a job's run went", profile_options,
+     cmd_profile_show},
+    {"profile export", "JOB FILE", 2, 2, "write the profile's file (.ipuprof)", no_options,
+     cmd_profile_export},
     {"package list", "", 0, 0, "list compiled packages", package_list_options, cmd_package_list},
     {"package show", "DIGEST", 1, 1, "one package", format_only, cmd_package_show},
     {"package export", "DIGEST FILE", 2, 2, "write a package to a file", no_options,

@@ -87,6 +87,8 @@ int cmd_package_list(const struct args *a, struct err *err);
 int cmd_package_show(const struct args *a, struct err *err);
 int cmd_package_export(const struct args *a, struct err *err);
 int cmd_package_import(const struct args *a, struct err *err);
+int cmd_profile_show(const struct args *a, struct err *err);
+int cmd_profile_export(const struct args *a, struct err *err);
 int cmd_device(const struct args *a, struct err *err);
 int cmd_device_verb(const struct args *a, struct err *err); /* reset, drain, resume */
 int cmd_tile_status(const struct args *a, struct err *err);

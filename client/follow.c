@@ -60,6 +60,32 @@ static void notice(struct follow *f, const char *name, const json_t *event) {
     }
 }
 
+/* The log's three result lines: profile, numeric test, hardware test. */
+static void keep_result(struct follow *f, const char *name, const json_t *event) {
+    static const char *const names[] = {"result.profile", "result.numeric", "result.hardware"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            json_decref(f->results[i]);
+            f->results[i] = json_incref(json_object_get(event, "fields"));
+        }
+    }
+}
+
+static void print_results(const struct follow *f) {
+    for (int i = 0; i < 3; i++) {
+        if (json_is_object(f->results[i])) {
+            output_fields(stderr, f->results[i]);
+        }
+    }
+}
+
+void follow_done(struct follow *f) {
+    for (int i = 0; i < 3; i++) {
+        json_decref(f->results[i]);
+        f->results[i] = NULL;
+    }
+}
+
 static int on_record(struct follow *f, const char *name, const json_t *event, const char *text) {
     const json_t *fields = json_object_get(event, "fields");
     if (strcmp(name, "error") == 0) {
@@ -102,6 +128,7 @@ static int on_line(const char *text, size_t n, void *arg) {
         show(f, event, text);
     }
     notice(f, name, event);
+    keep_result(f, name, event);
     return 0;
 }
 
@@ -362,6 +389,9 @@ int follow_to_end(const struct args *a, struct follow *f, struct err *err) {
     int saved = has_outputs && id != NULL ? save_outputs(a, f->http, id, err) : 0;
     if (as_json) {
         output_json(job);
+    }
+    if (!args_has(a, "quiet") && !as_json) {
+        print_results(f);
     }
     if (!args_has(a, "quiet") && r == 0) {
         summarize(job);

@@ -31,6 +31,7 @@ struct follow {
     /* Results */
     bool has_end;
     long long runs, done; /* of the outputs seen */
+    json_t *results[3]; /* owned: fields of the result lines, in the log's order; NULL = not seen */
     /* Inner */
     uint64_t contact_ms;
     struct err err;
@@ -38,6 +39,7 @@ struct follow {
 
 /* A job's id or alias, as given by a user. */
 int follow_check_job(const char *text, struct err *err);
+void follow_done(struct follow *f); /* releases the results */
 /* Until the job has ended. -ERR_CANCELLED after SIGINT, -ERR_TIMEOUT at the deadline. */
 int follow_run(struct follow *f, struct err *err);
 /* Turns these two into the words and the exit status for people. */

@@ -213,6 +213,25 @@ void output_event(FILE *out, const json_t *event) {
     fputc('\n', out);
 }
 
+void output_fields(FILE *out, const json_t *fields) {
+    const char *key, *gap = "";
+    json_t *value;
+    json_object_foreach((json_t *)fields, key, value) {
+        fputs(gap, out);
+        output_text(out, key);
+        fputc('=', out);
+        if (json_is_real(value)) {
+            fprintf(out, "%.6f", json_real_value(value));
+        } else if (json_is_string(value)) {
+            output_text(out, json_string_value(value));
+        } else {
+            print_scalar(out, value);
+        }
+        gap = " ";
+    }
+    fputc('\n', out);
+}
+
 /* ---- Progress ---------------------------------------------------------------------------- */
 
 void progress_init(struct progress *p, bool is_quiet) {

@@ -33,6 +33,8 @@ void output_list(
     bool as_json);
 /* "message key=value key=value" of an event, values as the run log prints them. */
 void output_event(FILE *out, const json_t *event);
+/* "key=value key=value" of an object with plain values, and a newline: a result line of the log. */
+void output_fields(FILE *out, const json_t *fields);
 /* The member at a dotted name, NULL when absent. Borrowed. */
 json_t *output_member(const json_t *document, const char *name);
 

@@ -59,6 +59,8 @@ static const struct row {
      "keep ended jobs so long, 0 = for ever"},
     {"sim-threads", NUMBER, offsetof(struct config, sim_threads), "0", 0, 1024,
      "threads of the simulator, 0 = processors"},
+    {"sim-sync-release", NUMBER, offsetof(struct config, sim_sync_release), "0", 0, 100000,
+     "cycles a simulated barrier takes to release, 0 = calibrated"},
     {"log-level", NUMBER, offsetof(struct config, log_level), "6", 3, 7, "3 error .. 7 debug"},
     {"version", FLAG, offsetof(struct config, version), "0", 0, 1, "print the version"},
     {"help", FLAG, offsetof(struct config, help), "0", 0, 1, "print this"},

@@ -25,10 +25,11 @@ struct config {
     uint64_t package_limit;
     uint64_t blob_limit;
     uint64_t min_free;
-    uint64_t no_progress_ms; /* a silent compile is ended */
-    uint64_t keep_hours;     /* ended jobs are kept so long; 0 = for ever */
-    uint64_t sim_threads;    /* 0 = processors */
-    uint64_t log_level;      /* 3 error .. 7 debug */
+    uint64_t no_progress_ms;   /* a silent compile is ended */
+    uint64_t keep_hours;       /* ended jobs are kept so long; 0 = for ever */
+    uint64_t sim_threads;      /* 0 = processors */
+    uint64_t sim_sync_release; /* cycles from the last arrival at a barrier; 0 = the table's */
+    uint64_t log_level;        /* 3 error .. 7 debug */
     bool help;
     bool version;
 };

@@ -168,8 +168,9 @@ void flights_drain(struct jobs *js);
 
 void runs_start(struct jobs *js, struct job *j);
 void runs_check(struct jobs *js, struct job *j);
-/* Bytes per tile and run of the job's profile, as JSON; owned. */
-json_t *runs_profile(const struct run_task *t, const json_t *cycles);
+/* profiles.c: the task's profile, if it has one, becomes a file and a report of the job. Takes
+ * t->profile. */
+void profiles_store(struct jobs *js, struct job *j, struct run_task *t);
 /* Outputs into the store; called on the store thread by the end of a job. */
 int runs_adopt_outputs(struct cache *c, const char *id, uid_t uid, struct err *err);
 

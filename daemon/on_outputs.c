@@ -1,4 +1,4 @@
-/* Outputs and profile of a job, and the sending of files. Files are read by the store thread in
+/* Outputs of a job, and the sending of files. Files are read by the store thread in
  * pieces; the loop only passes them on. */
 #include <errno.h>
 #include <fcntl.h>
@@ -344,40 +344,5 @@ void on_job_output(struct request *r) {
         o->is_npy = format == NULL || strcmp(format, "npy") == 0;
         o->fd = -1;
         request_op_submit(&o->q);
-    }
-}
-
-/* ---- Profile ----------------------------------------------------------------------------- */
-
-struct profile_get {
-    struct request_op q;
-    char *body; /* owned */
-};
-
-static int profile_get_run(struct store_op *op, struct cache *c, struct err *err) {
-    struct profile_get *p = (struct profile_get *)op;
-    struct cache_job row;
-    int r = handler_job(p->q.request, c, &row, err);
-    if (r == 0) {
-        r = cache_profile_get(c, row.id, &p->body, err);
-        cache_job_done(&row);
-    }
-    return r;
-}
-
-static void profile_get_reply(struct request_op *q) {
-    reply_text(q->request, 200, "application/json", ((struct profile_get *)q)->body);
-}
-
-static void profile_get_free(struct request_op *q) {
-    free(((struct profile_get *)q)->body);
-    free(q);
-}
-
-void on_job_profile(struct request *r) {
-    struct profile_get *p = request_op_new(r, sizeof *p, profile_get_run, profile_get_reply);
-    if (p != NULL) {
-        p->q.free = profile_get_free;
-        request_op_submit(&p->q);
     }
 }

@@ -61,8 +61,9 @@ void run_task_free(struct run_task *t) {
     bindings_done(&t->inputs);
     bindings_done(&t->parameters);
     free(t->blob_dir);
-    free(t->profile_words);
-    free(t->participants);
+    free(t->words);
+    free(t->marks);
+    profile_free(t->profile);
     json_decref(t->postmortem);
     free(t);
 }
@@ -133,6 +134,7 @@ static int open_sim(const char *spec, void *arg, struct ipu_device_ops *ret, str
     memset(&options, 0, sizeof options);
     options.threads = (int)config->sim_threads;
     options.trace_tile = -1;
+    options.sync_release = (uint32_t)config->sim_sync_release;
     options.inject_waiting = true; /* a post-mortem then says where each tile waits */
     return sim_device_open(&options, ret, err);
 }
@@ -231,6 +233,36 @@ static void deliver_output(struct letter *letter) {
     o->task->output(o);
 }
 
+static uint32_t *copy_words(const uint32_t *words, size_t count) {
+    uint32_t *copy = count > 0 ? reallocarray(NULL, count, sizeof *copy) : NULL;
+    if (copy != NULL) {
+        memcpy(copy, words, count * sizeof *copy);
+    }
+    return copy;
+}
+
+/* Of one run only: the others of a stream cost nothing. */
+static void keep_samples(struct run_task *t, const struct device_output *output) {
+    uint64_t wanted = t->profile_run < t->runs ? t->profile_run : t->runs - 1;
+    if (output->run == wanted && output->profile_words != NULL) {
+        t->words = copy_words(output->profile_words, output->profile_count);
+        t->word_count = t->words != NULL ? output->profile_count : 0;
+        t->marks = copy_words(output->marks, output->mark_count);
+        t->mark_count = t->marks != NULL ? output->mark_count : 0;
+    }
+}
+
+/* The plan is the package's, which is at hand here only. A profile never fails a job. */
+static void make_profile(struct run_task *t, const struct package *p) {
+    struct err err;
+    uint64_t run = t->profile_run < t->runs ? t->profile_run : t->runs - 1;
+    if (t->words != NULL && profile_collect(
+                                p, &t->package, run, t->words, t->word_count, t->marks,
+                                t->mark_count, &t->profile, &err) < 0) {
+        log_warning("runs", "no profile job=%s reason=\"%s\"", t->id, err.text);
+    }
+}
+
 /* Copies a run's outputs and sends them on; waits while the backlog is full. */
 static int on_output(const struct device_output *output, void *arg) {
     struct run_task *t = arg;
@@ -255,14 +287,7 @@ static int on_output(const struct device_output *output, void *arg) {
     o->run = output->run;
     o->cycles = output->cycles;
     o->size_bytes = total;
-    if (output->profile_words != NULL && output->profile_count > 0) {
-        uint32_t *words = reallocarray(t->profile_words, output->profile_count, sizeof *words);
-        if (words != NULL) {
-            memcpy(words, output->profile_words, output->profile_count * sizeof *words);
-            t->profile_words = words;
-            t->profile_count = output->profile_count;
-        }
-    }
+    keep_samples(t, output);
     t->runs_done = output->run + 1;
     pthread_mutex_lock(&r->mutex);
     while (r->backlog > 0 && r->backlog + total > RUNNER_MAX_BACKLOG && !r->is_stopping) {
@@ -400,6 +425,8 @@ static int run(struct runner *r, struct run_task *t, struct err *err) {
     on_event("run.start", "invoking runs", "{}", t);
     result = device_run(r->device, inputs, t->runs, on_output, t, t->timeout_ns, &report, err);
     t->elapsed_ns = report.elapsed_ns;
+    t->completed_tiles = result == 0 ? report.completed_tiles : 0;
+    t->quiet_tiles = result == 0 ? report.quiet_tiles : 0;
     if (result < 0) {
         keep_postmortem(r, t);
     }
@@ -414,17 +441,19 @@ static void perform(struct runner *r, struct run_task *t) {
     err_clear(&err);
     struct package *p = NULL;
     struct digest digest;
+    on_event("package.read", "reading application package", "{}", t);
     int result = package_open(t->package_path, &t->package, &p, &digest, &err);
+    if (result == 0) {
+        char fields[160];
+        snprintf(
+            fields, sizeof fields, "{\"tiles\":%d,\"compiler\":\"%s\"}", TARGET_TILES,
+            p->compiler_id); /* 64 hexadecimal digits: it has been verified */
+        on_event("package.opened", "application package read", fields, t);
+    }
     if (result == 0 && atomic_load(&t->is_cancelled)) {
         result = err_set(&err, ERR_CANCELLED, "cancelled before the load");
     }
     if (result == 0) {
-        t->participants = calloc(p->participant_count + 1u, sizeof *t->participants);
-        if (t->participants != NULL && p->participant_count > 0) {
-            memcpy(
-                t->participants, p->participants, p->participant_count * sizeof *t->participants);
-            t->participant_count = p->participant_count;
-        }
         result = load(r, t, p, &err);
     }
     if (result == 0 && atomic_load(&t->is_cancelled)) {
@@ -432,6 +461,7 @@ static void perform(struct runner *r, struct run_task *t) {
     }
     if (result == 0) {
         result = run(r, t, &err);
+        make_profile(t, p);
         if (result < 0 && result != -ERR_CANCELLED) {
             pthread_mutex_lock(&r->mutex);
             r->status.has_resident = false;

@@ -21,6 +21,7 @@
 #include "daemon/config.h"
 #include "daemon/mailbox.h"
 #include "device/device.h"
+#include "profile/profile.h"
 
 #define RUNNER_MAX_BACKLOG (64u << 20)
 #define RUNNER_MAX_LOOKS   16 /* waiting at a time */
@@ -65,10 +66,12 @@ struct run_task {
     uint64_t runs_done;
     uint64_t elapsed_ns;
     uint64_t load_ns;        /* wall clock */
-    uint32_t *profile_words; /* owned, of the last sampled run, NULL = none */
-    size_t profile_count;
-    uint16_t *participants; /* owned, rank -> physical tile */
-    size_t participant_count;
+    uint64_t profile_run;    /* set before: whose samples are kept; the last run if fewer */
+    uint32_t *words, *marks; /* owned: those samples, as the device gave them */
+    size_t word_count, mark_count;
+    struct profile *profile;  /* owned, NULL = the run was not sampled or has not ended */
+    uint32_t completed_tiles; /* the hardware test, device.h; 0 = not all runs have ended well */
+    uint32_t quiet_tiles;
     json_t *postmortem; /* owned: what the tiles were doing when it failed, NULL = nothing to say */
 };
 

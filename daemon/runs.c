@@ -141,61 +141,6 @@ int runs_adopt_outputs(struct cache *c, const char *id, uid_t uid, struct err *e
     return r;
 }
 
-/* ---- Profile ----------------------------------------------------------------------------- */
-
-json_t *runs_profile(const struct run_task *t, const json_t *cycles) {
-    json_t *tiles = json_array();
-    size_t n = t->profile_count / PACKAGE_PROFILE_WORDS;
-    for (size_t i = 0; i < n && i < t->participant_count; i++) {
-        const uint32_t *w = t->profile_words + i * PACKAGE_PROFILE_WORDS;
-        json_array_append_new(
-            tiles, json_pack(
-                       "[i, I, I, I]", (int)t->participants[i], (json_int_t)w[0], (json_int_t)w[1],
-                       (json_int_t)(uint32_t)(w[1] - w[0])));
-    }
-    return json_pack(
-        "{s:s, s:[s, s, s, s], s:o, s:O}", "job", t->id, "columns", "tile", "first", "last",
-        "cycles", "tiles", tiles, "device_cycles", cycles);
-}
-
-struct profile_op {
-    struct store_op op;
-    char id[PROTO_ID_CHARS + 1];
-    char *body;
-};
-
-static int profile_run(struct store_op *op, struct cache *c, struct err *err) {
-    struct profile_op *p = (struct profile_op *)op;
-    return cache_profile_put(c, p->id, p->body, err);
-}
-
-static void profile_done(struct store_op *op) {
-    struct profile_op *p = (struct profile_op *)op;
-    if (op->result < 0) {
-        log_warning("runs", "profile not stored job=%s reason=\"%s\"", p->id, op->err.text);
-    }
-    free(p->body);
-    free(p);
-}
-
-static void store_profile(struct jobs *js, const struct job *j, const struct run_task *t) {
-    struct profile_op *p = t->profile_count > 0 ? calloc(1, sizeof *p) : NULL;
-    if (p == NULL) {
-        return;
-    }
-    json_t *profile = runs_profile(t, j->cycles);
-    p->body = json_dumps(profile, JSON_COMPACT);
-    json_decref(profile);
-    strcpy(p->id, j->id);
-    p->op.run = profile_run;
-    p->op.done = profile_done;
-    if (p->body == NULL) {
-        free(p);
-        return;
-    }
-    store_submit(js->daemon->store, &p->op);
-}
-
 /* ---- The device's letters ---------------------------------------------------------------- */
 
 static void task_event(struct run_task *t, const char *event, const char *message, json_t *fields) {
@@ -274,6 +219,17 @@ static void after_done(struct store_op *op) {
     jobs_pump(js);
 }
 
+/* The hardware test of the reference's log: completion word, no exception, every tile reported. */
+static void report_hardware(struct jobs *js, struct job *j, const struct run_task *t) {
+    char package[8 + DIGEST_HEX] = "sha256:";
+    digest_hex(&t->package, package + 7);
+    json_t *fields = json_pack(
+        "{s:s, s:I, s:I, s:s}", "package", package, "tiles", (json_int_t)t->quiet_tiles,
+        "completed", (json_int_t)t->completed_tiles, "hardwareTest", "PASS");
+    json_object_set_new(json_object_get(j->report, "run"), "hardware_test", json_true());
+    job_event(js, j->id, "result.hardware", "hardware test", fields);
+}
+
 static void task_done(struct run_task *t) {
     struct jobs *js = t->arg;
     struct job *j = jobs_find(js, t->id);
@@ -298,7 +254,10 @@ static void task_done(struct run_task *t) {
         if (t->postmortem != NULL) {
             json_object_set(j->report, "postmortem", t->postmortem); /* job_report() made it */
         }
-        store_profile(js, j, t);
+        profiles_store(js, j, t);
+        if (t->completed_tiles > 0) {
+            report_hardware(js, j, t);
+        }
     }
     struct after_op *a = calloc(1, sizeof *a);
     if (a == NULL) { /* cannot wait for the store: keep the task, end the job by the tick */
@@ -343,6 +302,7 @@ void runs_start(struct jobs *js, struct job *j) {
     strcpy(t->package_path, j->package_path);
     t->package = j->package;
     t->runs = j->runs;
+    t->profile_run = (uint64_t)j->spec.options.profile_run;
     t->timeout_ns = j->spec.limits.run_ms * 1000000;
     t->event = task_event;
     t->output = task_output;
@@ -411,6 +371,12 @@ static void check_done(void *arg, json_t *result, const struct err *err) {
         job_event(
             o->jobs, o->job->id, "check.done", "compared with the reference",
             json_deep_copy(report));
+        job_event(
+            o->jobs, o->job->id, "result.numeric", "numeric test",
+            json_pack(
+                "{s:O, s:s}", "referenceMaximumAbsoluteError",
+                json_object_get(report, "max_abs_error"), "numericalTest",
+                verdict.code == 0 ? "PASS" : "FAIL"));
         json_decref(result);
     }
     check_end(o, &verdict);

@@ -12,6 +12,8 @@ _ipuctl() {
     'job hold'*) words='--format --socket --help' ;;
     'job release'*) words='--format --socket --help' ;;
     'job delete'*) words='--socket --help' ;;
+    'profile show'*) words='--group-by --top --format --socket --help' ;;
+    'profile export'*) words='--socket --help' ;;
     'package list'*) words='--key --user --format --socket --help' ;;
     'package show'*) words='--format --socket --help' ;;
     'package export'*) words='--socket --help' ;;
@@ -36,7 +38,7 @@ _ipuctl() {
     'job') words='list show events wait outputs cancel hold release delete ' ;;
     'package') words='list show export import ' ;;
     'tile') words='status read regs disasm run ' ;;
-    '') words='submit job package device tile ps version health doctor asm disasm tile completion help ' ;;
+    '') words='submit job profile package device tile ps version health doctor asm disasm tile completion help ' ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
