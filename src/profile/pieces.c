@@ -1,8 +1,8 @@
 /* Samples -> pieces: spans of one tile and one purpose, from which all groups are summed.
  *
  * An exchange sample begins when its tile arrives at the phase's barrier. Up to the arrival of the
- * last tile it is a wait, then the scheduled events are exchange, and what is left is the barrier's
- * cost. A compute sample with several calls is shared out among them by prediction; with one call,
+ * last tile it is a wait; the scheduled events are exchange, from their first one, which lies the
+ * horizon before the end of the longest row; in between is the barrier's cost. A compute sample with several calls is shared out among them by prediction; with one call,
  * as a kernel profile has it, nothing is. */
 #include "profile/profile_internal.h"
 
@@ -65,7 +65,8 @@ static void
 add_exchange(struct profile_pieces *r, const struct profile_sample *s, struct profile_piece x) {
     const struct profile_phase *f = &r->phases[x.level];
     int64_t last = f->last_arrival < s->end ? f->last_arrival : s->end;
-    int64_t sync = s->end - f->step->horizon > last ? s->end - f->step->horizon : last;
+    int64_t first_event = f->end - f->step->horizon; /* the same on all tiles */
+    int64_t sync = first_event < last ? last : first_event < s->end ? first_event : s->end;
     x.kind = PROFILE_WAIT;
     x.predicted = 0;
     add(r, &x, s->start, last);

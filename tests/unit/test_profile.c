@@ -130,8 +130,8 @@ START_TEST(report_adds_up) {
     }
     ck_assert_int_eq(sum, 990);
     ck_assert_int_eq(number(row(report, "kind", "wait"), "cycles", NULL), 10);
-    ck_assert_int_eq(number(row(report, "kind", "exchange"), "cycles", NULL), 480);
-    ck_assert_int_eq(number(row(report, "kind", "sync"), "cycles", NULL), 350 + 390);
+    ck_assert_int_eq(number(row(report, "kind", "exchange"), "cycles", NULL), 200 + 240);
+    ck_assert_int_eq(number(row(report, "kind", "sync"), "cycles", NULL), 390 + 390);
     ck_assert_int_eq(number(row(report, "kind", "compute"), "cycles", NULL), 100 + 260);
     ck_assert_int_eq(number(row(report, "kind", "compute"), "span", NULL), 890 - 590);
     ck_assert_int_eq(number(row(report, "kind", "idle"), "cycles", NULL), 300);
