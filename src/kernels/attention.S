@@ -1,4 +1,4 @@
-// ATTENTION: out[Rq][D] = softmax(scale Q K') V for one head's rows, by inner products, rows of q
+// ATTENTION: out[Rq][E] = softmax(scale Q K') V for one head's rows and E columns of V, by inner products, rows of q
 // in pairs (of an odd number the last with itself). Three launches a pair:
 //   scores   a worker takes a run of keys: f32 scores of both rows in scratch, [key][2], largest
 //            of each in its area
@@ -173,7 +173,7 @@ weights:
 .p2align 3
 values:
     ld32 $m8, $m13, $m15, L_DESCRIPTOR
-    ld32 $m0, $m8, $m15, ATTENTION_PANELS
+    ld32 $m0, $m8, $m15, ATTENTION_OUT_PANELS
     shl $m0, $m0, 3
     SPLIT
     brz $m2, values_done
@@ -264,7 +264,7 @@ one_scored:
 
 .p2align 3
 one_values:
-    ld32 $m0, $m13, $m15, ATTENTION_PANELS
+    ld32 $m0, $m13, $m15, ATTENTION_OUT_PANELS
     shl $m0, $m0, 3
     SPLIT
     brz $m2, one_done

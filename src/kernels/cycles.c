@@ -280,8 +280,9 @@ static uint32_t relayout_cycles(const struct kernel_variant *v, uint32_t rows, u
     return 30 + 6 * (31 + most);
 }
 
-static uint32_t attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels) {
-    uint32_t own_keys = div_up(keys, 6), own_pairs = div_up(8 * panels, 6);
+static uint32_t
+attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels, uint32_t out_panels) {
+    uint32_t own_keys = div_up(keys, 6), own_pairs = div_up(8 * out_panels, 6);
     if (rows == 1 && keys <= 16) { /* the rule of attention.S */
         uint32_t one_scores = 28 + own_keys * (8 + 5 * panels);
         uint32_t one_values = 43 + keys * (1 + 7) + own_pairs * (12 + 2 * keys);
@@ -290,7 +291,7 @@ static uint32_t attention_cycles(uint32_t rows, uint32_t keys, uint32_t panels) 
     uint32_t scores = 30 + own_keys * (2 * (7 + 6 * panels) + 5);
     uint32_t weights = 24 + own_keys * 6;
     uint32_t values = 45 + own_pairs * (25 + 2 * keys);
-    return 40 + div_up(rows, 2) * (120 + 6 * (scores + weights + values));
+    return 40 + div_up(rows, 2) * (90 + 6 * (scores + weights + values));
 }
 
 /* Roofline: 24 cycles a six rows, group and panel is the unit's 64 products a cycle. */
@@ -345,7 +346,7 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     case KERNEL_LAYERNORM: return layernorm_cycles(v, dims[0], dims[1]);
     case KERNEL_ROW_REDUCE: return row_reduce_cycles(v, dims[0], dims[1]);
     case KERNEL_RELAYOUT: return relayout_cycles(v, dims[0], dims[1]);
-    case KERNEL_ATTENTION: return attention_cycles(dims[0], dims[1], dims[2]);
+    case KERNEL_ATTENTION: return attention_cycles(dims[0], dims[1], dims[2], dims[3]);
     case KERNEL_GEMM_F16: return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_ATTENTION_BLOCK: return block_cycles(dims[0], dims[1], dims[2], dims[3]);
     case KERNEL_ATTENTION_MERGE: return merge_cycles(dims[0], dims[1], dims[2]);

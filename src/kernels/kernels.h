@@ -137,7 +137,8 @@ struct kernel_variant {
  *           TRANSPOSE: out = panels of C rows and R columns. TRANSPOSE_W8, _W16: out = weights of
  *           C channels and depth R in blocks of 8 or 16. COPY_W8, _W16: R channels, depth C.
  *           All padding of out is written 0.
- * ATTENTION out[Rq][D] = softmax(scale Q K') V, by inner products. All panels, D = 16 P; padding
+ * ATTENTION out[Rq][E] = softmax(scale Q K') V, by inner products. All panels, Q and K of 16 P
+ *           columns, V and out of E = 16 P', which may be a part of the head's; padding
  *           columns of q and k are 0. scale is an f32 word. Scratch: kernel_scratch_bytes(keys).
  * ATTENTION_BLOCK  a part of an attention in blocks, accumulate = f16: a block of ROWS queries by a
  *           part of KEYS keys, not divided by its sums. q [ROWS][16 GROUPS], k [KEYS][16 GROUPS],
@@ -229,8 +230,9 @@ enum {
     ATTENTION_SCRATCH,
     ATTENTION_ROWS,
     ATTENTION_KEYS,
-    ATTENTION_PANELS,
-    ATTENTION_SCALE, /* f32 */
+    ATTENTION_PANELS,     /* of q and k */
+    ATTENTION_OUT_PANELS, /* of v and out */
+    ATTENTION_SCALE,      /* f32 */
     ATTENTION_WORDS
 };
 enum {
@@ -310,7 +312,7 @@ struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint3
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
  * its order: GEMM rows, groups, panels; GEMM_ROW groups, pairs; REDUCE, REDUCE_SHARE parts, rows,
  * panels; UNARY quads; ADD n; ADD_ROW rows, panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
- * columns; ATTENTION rows, keys, panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
+ * columns; ATTENTION rows, keys, panels, out_panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
  * parts, rows, panels. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Cycles that the call's arithmetic takes at the tile's peak, whatever the kernel does besides

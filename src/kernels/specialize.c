@@ -128,6 +128,7 @@ static const struct asm_def fixed_defs[] = {
     WORD(ATTENTION_ROWS),
     WORD(ATTENTION_KEYS),
     WORD(ATTENTION_PANELS),
+    WORD(ATTENTION_OUT_PANELS),
     WORD(ATTENTION_SCALE),
     WORD(BLOCK_Q),
     WORD(BLOCK_K),

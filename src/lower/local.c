@@ -231,10 +231,12 @@ static void call_attention(struct lowering *l, const struct local_call *c) {
     }
     v.words[ATTENTION_ROWS].value = c->rows;
     v.words[ATTENTION_KEYS].value = s->product.b_rows;
-    v.words[ATTENTION_PANELS].value = c->panels;
+    v.words[ATTENTION_PANELS].value = s->product.head_panels[0];
+    v.words[ATTENTION_OUT_PANELS].value = c->panels;
     v.words[ATTENTION_SCALE].value = float_bits(s->product.scale);
     lower_push_vertex(
-        l, v, ATTENTION_WORDS, (const uint32_t[]){c->rows, s->product.b_rows, c->panels});
+        l, v, ATTENTION_WORDS,
+        (const uint32_t[]){c->rows, s->product.b_rows, s->product.head_panels[0], c->panels});
 }
 
 void lower_local(struct lowering *l, uint32_t step) {

@@ -64,6 +64,61 @@ static uint32_t step_level(const struct lowering *l, uint32_t step) {
     return level;
 }
 
+/* First level of the steps that read a step's result. */
+static uint32_t first_reader(const struct lowering *l, uint32_t step, uint32_t levels) {
+    uint32_t first = levels;
+    for (uint32_t i = step + 1; i < l->plan->step_count; i++) {
+        for (int o = 0; o < PLAN_OPERANDS; o++) {
+            bool reads = l->plan->steps[i].in[o] == l->plan->steps[step].out;
+            first = reads && l->times[i].level < first ? l->times[i].level : first;
+        }
+    }
+    return first;
+}
+
+/* A product of parameters alone waits for nothing: it goes to the level before its readers' where
+ * its tiles are idle while others compute, the first one if there are several. Estimates. */
+static void delay_free(struct lowering *l, uint32_t step, uint32_t levels, const uint64_t *load) {
+    const struct plan_step *s = &l->plan->steps[step];
+    uint32_t end = first_reader(l, step, levels), tiles = l->plan->tiles;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t level = 0; level < end; level++) {
+        uint64_t most = 0, own = 0;
+        for (uint32_t t = 0; t < tiles; t++) {
+            uint64_t there = load[(size_t)level * tiles + t];
+            bool is_own = t - s->form.first < s->m * s->n;
+            most = there > most ? there : most;
+            own = is_own && there > own ? there : own;
+        }
+        uint64_t more = own + s->compute_cycles > most ? own + s->compute_cycles - most : 0;
+        if (more < least) {
+            least = more;
+            l->times[step].level = l->times[step].result_level = level;
+        }
+    }
+}
+
+static void delay_all_free(struct lowering *l, uint32_t levels) {
+    const struct plan *p = l->plan;
+    uint64_t *load = ARENA_ARRAY(l->arena, uint64_t, (size_t)levels * p->tiles);
+    for (int turn = 0; turn < 2 && p->repeat.turns == 0; turn++) { /* all others, then the free */
+        for (uint32_t i = 0; i < p->step_count; i++) {
+            const struct plan_step *s = &p->steps[i];
+            bool is_free = s->kind == PLAN_GEMM && s->k == 1 && s->dist != NULL &&
+                           p->matrices[s->in[0]].kind == PLAN_CONSTANT;
+            if (is_free != (turn == 1) || s->dist == NULL) {
+                continue;
+            }
+            if (is_free) {
+                delay_free(l, i, levels, load);
+            }
+            for (uint32_t b = 0; b < s->dist->m * s->dist->n; b++) {
+                load[(size_t)l->times[i].level * p->tiles + s->dist->tile[b]] += s->compute_cycles;
+            }
+        }
+    }
+}
+
 void lower_time_steps(struct lowering *l) {
     uint32_t steps = l->plan->step_count;
     l->times = ARENA_ARRAY(l->arena, struct step_time, steps);
@@ -75,6 +130,7 @@ void lower_time_steps(struct lowering *l) {
         highest = l->times[i].result_level > highest ? l->times[i].result_level : highest;
     }
     l->level_count = highest + 1;
+    delay_all_free(l, l->level_count);
     l->levels = ARENA_ARRAY(l->arena, struct level_moves, l->level_count);
     l->exchange_time = ARENA_ARRAY(l->arena, uint32_t, l->level_count);
     uint32_t time = 0;

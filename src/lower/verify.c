@@ -68,7 +68,7 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word) {
         return w[LAYERNORM_ROWS].value * ((w[LAYERNORM_COLUMNS].value + 15) / 16) * 32;
     case KERNEL_ATTENTION:
         *ret_word = ATTENTION_OUT;
-        return w[ATTENTION_ROWS].value * w[ATTENTION_PANELS].value * 32;
+        return w[ATTENTION_ROWS].value * w[ATTENTION_OUT_PANELS].value * 32;
     case KERNEL_ATTENTION_BLOCK:
         *ret_word = BLOCK_OUT;
         return kernel_block_bytes(w[BLOCK_ROWS].value, w[BLOCK_KEYS].value, w[BLOCK_PANELS].value)

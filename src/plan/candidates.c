@@ -12,6 +12,7 @@ struct dist_entry {
     uint32_t row_parts; /* of a block: see dist_result() */
     bool is_operand;
     uint32_t quads; /* panels counts so many */
+    uint32_t first; /* tile of block (0, 0) */
     struct plan_dist dist;
 };
 
@@ -27,7 +28,7 @@ static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *
     for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
         if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
             e->k == key->k && e->parts == key->parts && e->row_parts == key->row_parts &&
-            e->is_operand == key->is_operand && e->quads == key->quads) {
+            e->is_operand == key->is_operand && e->quads == key->quads && e->first == key->first) {
             return e;
         }
     }
@@ -57,7 +58,7 @@ static void fill_result(struct arena *a, struct dist_entry *e) {
             uint32_t block = i / e->row_parts, part = i % e->row_parts;
             uint32_t at = e->parts > 1 ? (i / e->parts * e->n + c) * e->parts + i % e->parts
                                        : block * e->n * e->k + column_tile[c] + part * stride[c];
-            tile[i * count + c] = (uint16_t)at;
+            tile[i * count + c] = (uint16_t)(e->first + at);
         }
     }
     e->dist = (struct plan_dist){m, count, dist_bounds(a, e->rows, m), bound, tile, e->quads};
@@ -110,43 +111,53 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
 
 const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n) {
-    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, false, 4, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, false, 4, 0, {0}});
 }
 
 const struct plan_dist *
-dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n) {
+dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n, uint32_t first) {
     bool is_whole = true;
     for (uint32_t j = 0; j <= n; j++) {
         is_whole = is_whole && (uint64_t)(4 * panels) * j / n % 4 == 0;
     }
     if (is_whole) {
-        return dist_grid(pool, rows, panels, rows, n);
+        return intern(
+            pool, (struct dist_entry){NULL, rows, panels, rows, n, 1, 1, 1, false, 4, first, {0}});
     }
     return intern(
-        pool, (struct dist_entry){NULL, rows, 4 * panels, rows, n, 1, 1, 1, false, 1, {0}});
+        pool, (struct dist_entry){NULL, rows, 4 * panels, rows, n, 1, 1, 1, false, 1, first, {0}});
 }
 
 const struct plan_dist *
 dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g) {
     if (g->form.by_rows) {
-        return dist_strips(pool, rows, panels, g->n);
+        return dist_strips(pool, rows, panels, g->n, g->form.first);
     }
     return intern(
         pool, (struct dist_entry){
-                  NULL, rows, panels, g->m, g->n, g->k, 1, g->form.row_parts, false, 4, {0}});
+                  .rows = rows,
+                  .panels = panels,
+                  .m = g->m,
+                  .n = g->n,
+                  .k = g->k,
+                  .parts = 1,
+                  .row_parts = g->form.row_parts,
+                  .quads = 4,
+                  .first = g->form.first});
 }
 
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, true, 4, {0}});
+    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, true, 4, 0, {0}});
 }
 
 const struct plan_dist *dist_heads(
     struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
-    uint32_t parts) {
+    uint32_t parts, uint32_t cuts, uint32_t first) {
     return intern(
-        pool, (struct dist_entry){
-                  NULL, rows, panels, batches * parts, heads, 1, parts, 1, false, 4, {0}});
+        pool,
+        (struct dist_entry){
+            NULL, rows, panels, batches * parts, heads * cuts, 1, parts, 1, false, 4, first, {0}});
 }
 
 const struct plan_dist *
@@ -294,7 +305,8 @@ uint32_t plan_gemm_menu(
 /* ---- Shares of a reduction --------------------------------------------------------------------- */
 
 bool plan_form_equal(const struct plan_form *a, const struct plan_form *b) {
-    return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts && a->by_rows == b->by_rows;
+    return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts && a->by_rows == b->by_rows &&
+           a->first == b->first;
 }
 
 bool plan_reduces_in_place(const struct plan_step *s) {
@@ -360,6 +372,10 @@ static struct plan_need product_need(
     uint32_t panel = s->in_panel[o] + (in_heads ? h * p->head_panels[o] : 0);
     uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;
     uint32_t panels = in_heads ? p->head_panels[o] : o == 1 && !p->is_turned ? wide : s->groups;
+    if (s->kind == PLAN_ATTENTION && o == 2) { /* columns of V that the block has of its head's */
+        panel += dist->panel_bound[j] % p->out_panels;
+        panels = dist->panel_bound[j + 1] - dist->panel_bound[j];
+    }
     return (struct plan_need){first, last, panel, panel + panels};
 }
 

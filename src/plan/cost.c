@@ -156,7 +156,7 @@ uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels) {
                kernel_cycles(&v, (const uint32_t[]){rows, s->groups, wide});
     }
     case PLAN_ATTENTION:
-        return kernel_cycles(&v, (const uint32_t[]){rows, p->b_rows, p->out_panels});
+        return kernel_cycles(&v, (const uint32_t[]){rows, p->b_rows, p->head_panels[0], panels});
     case PLAN_CARRY:
     case PLAN_GEMM:
     case PLAN_KINDS: break;

@@ -200,7 +200,8 @@ static uint64_t composed_cycles(const struct plan_product *p, uint32_t rows) {
 
 static uint64_t one_call_cycles(const struct plan_product *p, uint32_t rows) {
     struct kernel_variant one = {.id = KERNEL_ATTENTION};
-    return kernel_cycles(&one, (const uint32_t[]){rows, p->b_rows, p->out_panels});
+    return kernel_cycles(
+        &one, (const uint32_t[]){rows, p->b_rows, p->head_panels[0], p->out_panels});
 }
 
 /* The attention kernel works by inner products: good for few rows. Judged for a head on a tile. */

@@ -99,7 +99,7 @@ static bool fits(struct search *q, const struct plan_step *s, struct draft *d) {
     for (int region = 1; region >= 0; region--) {
         bool good = true;
         for (uint32_t t = 0; t < q->tiles && good; t++) {
-            uint64_t own = t < used ? d->bytes.resident : 0;
+            uint64_t own = t - d->c.form.first < used ? d->bytes.resident : 0;
             uint64_t one = from->region1[t] + (region == 1 ? own : 0);
             uint64_t zero = from->resident[t] - from->region1[t] + (region == 0 ? own : 0);
             good = has_room(q, &d->most, zero, one);
@@ -224,7 +224,11 @@ static void extend_gemm(
         source = from->dist[read];
     }
     for (uint32_t i = 0; i < menu_count; i++) {
-        const struct grid *g = &menu[i];
+        struct grid own = menu[i];
+        const struct grid *g = &own;
+        if (x->kind == PLAN_CONSTANT) { /* waits for nothing: beside what others do on the first */
+            own.form.first = q->tiles - g->m * g->n * g->k;
+        }
         if (norm != NULL && g->k > 1) {
             continue;
         }
@@ -369,6 +373,22 @@ static void extend_one(
     finish_draft(q, list, step, d, moved, avail);
 }
 
+/* Attention with the rows of a head in `parts`: each head's columns in parts, too, on the last tiles;
+ * grids of products begin at tile 0, so those hold least of what is gathered. */
+static void extend_cuts(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from, uint32_t parts) {
+    const struct plan_step *s = &q->plan->steps[step];
+    const struct plan_product *p = &s->product;
+    uint32_t blocks = p->batches * p->heads * parts, menu[8];
+    uint32_t count = plan_row_menu(p->out_panels, q->tiles / blocks, menu, 8);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct plan_dist *dist = dist_heads(
+            &q->pool, s->rows, s->panels, p->batches, p->heads, parts, menu[i],
+            q->tiles - blocks * menu[i]);
+        extend_one(q, list, step, from, dist, NULL);
+    }
+}
+
 /* Turned matrices, products and attention: blocks of their own. */
 static void
 extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
@@ -382,8 +402,11 @@ extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct 
         const struct plan_dist *dist;
         if (s->kind == PLAN_TURN) {
             dist = dist_rows16(&q->pool, s->rows, s->panels, menu[i]);
+        } else if (s->kind == PLAN_ATTENTION) {
+            extend_cuts(q, list, step, from, menu[i]);
+            continue;
         } else if (p->out_panels > 0) {
-            dist = dist_heads(&q->pool, s->rows, s->panels, p->batches, p->heads, menu[i]);
+            dist = dist_heads(&q->pool, s->rows, s->panels, p->batches, p->heads, menu[i], 1, 0);
         } else {
             dist = dist_grid(&q->pool, s->rows, s->panels, blocks * menu[i], 1);
         }
@@ -399,7 +422,7 @@ extend_attention(struct search *q, struct draft *list, uint32_t step, const stru
     for (uint32_t i = 0; i < count; i++) {
         const struct plan_dist *dist = dist_heads(
             &q->pool, s->rows, s->panels, s->product.batches, s->product.heads,
-            menu[i].query_parts * menu[i].key_parts);
+            menu[i].query_parts * menu[i].key_parts, 1, 0);
         extend_one(q, list, step, from, dist, &menu[i]);
     }
 }
@@ -544,7 +567,7 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
         }
     }
     uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
-    for (uint32_t t = 0; t < used; t++) {
+    for (uint32_t t = d->c.form.first; t < d->c.form.first + used; t++) {
         to->resident[t] += (uint32_t)d->bytes.resident;
         to->region1[t] += d->c.w_region1 ? (uint32_t)d->bytes.resident : 0;
     }
@@ -859,5 +882,5 @@ uint32_t plan_fused_gemm(const struct plan *p, uint32_t step) {
 }
 
 uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk) {
-    return (i * s->n + j) * s->k + kk;
+    return s->form.first + (i * s->n + j) * s->k + kk;
 }

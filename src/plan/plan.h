@@ -124,8 +124,9 @@ struct plan_product {
 struct plan_form {
     bool is_f16; /* f16 partials between K groups, parts of at most PLAN_F16_GROUPS groups */
     uint32_t
-        row_parts; /* reducers of a block cut its rows in so many parts, its panels in others */
-    bool by_rows;  /* one row a tile, n strips of the result's distribution, by inner products */
+        row_parts;  /* reducers of a block cut its rows in so many parts, its panels in others */
+    uint32_t first; /* tile of the grid's first block */
+    bool by_rows;   /* one row a tile, n strips of the result's distribution, by inner products */
 };
 
 /* Matrices and values are named by the fields in, out, weights, row and row2 only: a repeat gives

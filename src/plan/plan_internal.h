@@ -34,7 +34,7 @@ const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n);
 /* A row a tile, its columns in n strips: bounds in quads unless all fall on panels. */
 const struct plan_dist *
-dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n);
+dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n, uint32_t first);
 /* The result of a GEMM grid: strips, shares of its reducers, or blocks when k = 1. */
 const struct plan_dist *
 dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g);
@@ -43,10 +43,11 @@ dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k);
 /* Result of a product or attention in heads: each head of a batch on `parts` tiles, each with a
- * part of its rows. Tile number: (batch * heads + head) * parts + part. */
+ * part of its rows, and its columns in `cuts` parts. Tile number: first + ((batch * heads + head) *
+ * cuts + cut) * parts + part. */
 const struct plan_dist *dist_heads(
     struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
-    uint32_t parts);
+    uint32_t parts, uint32_t cuts, uint32_t first);
 /* Whole rows in m parts at multiples of 16. Not interned. */
 const struct plan_dist *
 dist_rows16(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m);

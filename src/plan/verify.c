@@ -68,7 +68,7 @@ static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix
             uint32_t a_rows = s->product.a_rows, out = s->product.out_panels;
             if (is_product &&
                 (s->dist->row_bound[i] / a_rows != (s->dist->row_bound[i + 1] - 1) / a_rows ||
-                 (out > 0 ? s->dist->panel_bound[j + 1] - s->dist->panel_bound[j] != out
+                 (out > 0 ? s->dist->panel_bound[j] / out != (s->dist->panel_bound[j + 1] - 1) / out
                           : s->dist->n != 1))) {
                 fault(c, "step", at, "a block lies in several heads");
                 return;
@@ -162,9 +162,9 @@ static void check_step(struct checker *c, uint32_t at) {
     if ((s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM) && s->dist->n != 1) {
         fault(c, "step", at, "works along rows without whole ones");
     }
-    if (s->kind == PLAN_GEMM &&
-        (s->m * s->n * s->k > c->p->tiles || !ascends(s->group_bound, s->k, s->groups) ||
-         (!s->form.by_rows && !ascends(s->panel_bound, s->n, s->panels)))) {
+    if (s->kind == PLAN_GEMM && (s->form.first + s->m * s->n * s->k > c->p->tiles ||
+                                 !ascends(s->group_bound, s->k, s->groups) ||
+                                 (!s->form.by_rows && !ascends(s->panel_bound, s->n, s->panels)))) {
         fault(c, "step", at, "grid does not fit");
     }
 }

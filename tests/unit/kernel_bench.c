@@ -149,7 +149,11 @@ void run(struct bench *b) {
 /* The cost formula must be honest: within 15 % and 60 cycles. With KERNEL_CYCLES set the figures
  * are printed instead, to fit it. */
 void check_cycles(const struct bench *b, uint32_t d0, uint32_t d1, uint32_t d2) {
-    uint32_t dims[3] = {d0, d1, d2};
+    check_cycles4(b, d0, d1, d2, 0);
+}
+
+void check_cycles4(const struct bench *b, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3) {
+    uint32_t dims[4] = {d0, d1, d2, d3};
     uint32_t predicted = kernel_cycles(&b->variant, dims);
     double difference = fabs((double)predicted - b->cycles);
     char symbol[48];

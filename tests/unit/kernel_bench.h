@@ -42,6 +42,7 @@ double get_float(const uint8_t *memory, uint32_t addr);
 void allow_write(struct bench *b, uint32_t addr, uint32_t n);
 void run(struct bench *b);
 void check_cycles(const struct bench *b, uint32_t d0, uint32_t d1, uint32_t d2);
+void check_cycles4(const struct bench *b, uint32_t d0, uint32_t d1, uint32_t d2, uint32_t d3);
 void check_value(
     struct bench *b, const char *what, uint32_t r, uint32_t c, double got, double want, double tol);
 double activate(enum kernel_act act, double x);

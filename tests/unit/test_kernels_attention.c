@@ -8,7 +8,7 @@
 #include "kernel_bench.h"
 
 struct attention_case {
-    uint32_t rows, keys, panels;
+    uint32_t rows, keys, panels, out_panels;
     double spread; /* of q: large values make one key win */
 };
 
@@ -43,7 +43,7 @@ check_row(struct bench *b, const struct attention_case *t, uint32_t r, const uin
     }
     /* relative error of a weight: of its score (f32 sums), of exp, of the sum */
     double relative = size * 0x1p-22 * (1 + t->panels) + (2 + t->keys / 6.0) * 0x1p-23 + 1e-6;
-    for (uint32_t d = 0; d < 16 * t->panels; d++) {
+    for (uint32_t d = 0; d < 16 * t->out_panels; d++) {
         double want = 0, terms = 0;
         for (uint32_t k = 0; k < t->keys; k++) {
             double v = get_half(b->before, element_addr(at[2], t->keys, k, d));
@@ -60,15 +60,15 @@ static void check_attention(const struct attention_case *t) {
     struct kernel_variant v = {.id = KERNEL_ATTENTION};
     struct bench b;
     bench_init(&b, &v);
-    const uint32_t kv_bytes = t->keys * t->panels * 32, q_bytes = t->rows * t->panels * 32;
+    const uint32_t kv_bytes = t->keys * t->panels * 32, bytes = t->rows * t->out_panels * 32;
     ck_assert_uint_le(kv_bytes, 0x22000);
     /* k ends with tile memory, q with an element: reading more of k would fault. */
     const uint32_t at[4] = {REGION0 + 8, TARGET_MEM_END - kv_bytes, REGION1 + 8, REGION0 + 0x8008};
     const uint32_t scratch = REGION0 + 0x10008;
     fill(&b, at[0], t->rows, t->panels, t->spread);
     fill(&b, at[1], t->keys, t->panels, 1);
-    fill(&b, at[2], t->keys, t->panels, 2);
-    allow_write(&b, at[3], q_bytes);
+    fill(&b, at[2], t->keys, t->out_panels, 2);
+    allow_write(&b, at[3], bytes);
     allow_write(&b, scratch, kernel_scratch_bytes(&v, t->keys));
     b.words[ATTENTION_Q] = at[0];
     b.words[ATTENTION_K] = at[1];
@@ -78,23 +78,25 @@ static void check_attention(const struct attention_case *t) {
     b.words[ATTENTION_ROWS] = t->rows;
     b.words[ATTENTION_KEYS] = t->keys;
     b.words[ATTENTION_PANELS] = t->panels;
+    b.words[ATTENTION_OUT_PANELS] = t->out_panels;
     memcpy(&b.words[ATTENTION_SCALE], &scale, 4);
     run(&b);
     for (uint32_t r = 0; r < t->rows; r++) {
         check_row(&b, t, r, at);
     }
-    check_cycles(&b, t->rows, t->keys, t->panels);
+    check_cycles4(&b, t->rows, t->keys, t->panels, t->out_panels);
     bench_done(&b);
 }
 
 START_TEST(attention_shapes) {
-    static const uint32_t shapes[][3] = {{1, 1, 1},   {1, 2, 1},   {2, 3, 2},   {1, 6, 4},
-                                         {1, 4, 5},   {1, 16, 3},  {1, 17, 2},  {3, 7, 1},
-                                         {4, 13, 3},  {5, 64, 4},  {2, 77, 5},  {7, 32, 2},
-                                         {2, 130, 8}, {1, 729, 5}, {3, 1024, 4}};
+    static const uint32_t shapes[][4] = {
+        {1, 1, 1, 1},  {1, 2, 1, 1},   {2, 3, 2, 2},   {1, 6, 4, 4},   {1, 4, 5, 5},  {1, 4, 5, 1},
+        {1, 16, 3, 2}, {1, 17, 2, 2},  {3, 7, 1, 1},   {4, 13, 3, 1},  {5, 64, 4, 4}, {2, 77, 5, 5},
+        {7, 32, 2, 2}, {2, 130, 8, 3}, {1, 729, 5, 5}, {3, 1024, 4, 4}};
     static const double spread[] = {1, 6, 40};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        struct attention_case t = {shapes[i][0], shapes[i][1], shapes[i][2], spread[i % 3]};
+        struct attention_case t = {
+            shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], spread[i % 3]};
         check_attention(&t);
     }
 }
