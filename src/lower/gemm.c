@@ -4,8 +4,8 @@
 static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key) {
     for (struct gathered *g = l->gathered; g != NULL; g = g->next) {
         if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel &&
-            g->m == key->m && g->n == key->n && g->k == key->k && g->level <= key->level &&
-            !lower_is_stale(l, g->matrix, g->level, key->level)) {
+            g->m == key->m && g->n == key->n && g->k == key->k && g->lanes == key->lanes &&
+            g->level <= key->level && !lower_is_stale(l, g->matrix, g->level, key->level)) {
             return g;
         }
     }
@@ -29,6 +29,7 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
         .m = s->m,
         .n = s->n,
         .k = s->k,
+        .lanes = s->form.lanes,
         .panel = s->in_panel[0],
         .level = l->times[step].level};
     bool is_constant = l->plan->matrices[s->in[0]].kind == PLAN_CONSTANT;
@@ -39,25 +40,29 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
     g = new_gathered(l, &key);
     uint32_t norm = plan_deferred_norm(l->plan, s->in[0]);
     uint32_t matrix = norm != PLAN_NONE ? l->plan->steps[norm].in[0] : s->in[0];
-    uint32_t *tiles = ARENA_ARRAY(l->arena, uint32_t, s->n);
-    struct buffer_id *buffers = ARENA_ARRAY(l->arena, struct buffer_id, s->n);
+    /* Siblings in lanes have one gather: the first one's, for the tiles of all. */
+    uint32_t lanes = s->form.lanes > 1 ? s->form.lanes : 1, each = l->plan->tiles / lanes;
+    uint32_t base = lanes > 1 ? s->form.first % each : s->form.first;
+    uint32_t *tiles = ARENA_ARRAY(l->arena, uint32_t, s->n * lanes);
+    struct buffer_id *buffers = ARENA_ARRAY(l->arena, struct buffer_id, s->n * lanes);
     for (uint32_t i = 0; i < s->m; i++) {
         for (uint32_t kk = 0; kk < s->k; kk++) {
-            uint32_t panel = s->in_panel[0];
+            uint32_t panel = s->in_panel[0], count = 0;
             struct need n = {
                 (uint32_t)((uint64_t)s->rows * i / s->m),
                 (uint32_t)((uint64_t)s->rows * (i + 1) / s->m), 4 * (panel + s->group_bound[kk]),
                 4 * (panel + s->group_bound[kk + 1])};
-            for (uint32_t j = 0; j < s->n; j++) {
-                tiles[j] = plan_gemm_tile(s, i, j, kk);
+            for (uint32_t j = 0; j < s->n * lanes; j++, count++) {
+                uint32_t inside = plan_gemm_tile(s, i, j % s->n, kk) - s->form.first;
+                tiles[j] = base + j / s->n * each + inside;
                 if (is_constant) {
                     buffers[j] = lower_constant(l, step, s->in[0], tiles[j], &n);
                 }
             }
             if (!is_constant) {
-                lower_gather(l, matrix, &n, tiles, s->n, step, buffers);
+                lower_gather(l, matrix, &n, tiles, count, step, buffers);
             }
-            for (uint32_t j = 0; j < s->n; j++) {
+            for (uint32_t j = 0; j < count; j++) {
                 if (norm != PLAN_NONE) {
                     buffers[j] = lower_normalised(
                         l, norm, step, tiles[j], n.row_last - n.row_first, buffers[j]);

@@ -29,6 +29,7 @@ struct gathered {
     const struct plan_dist *dist; /* elementwise need, NULL for a GEMM's */
     uint32_t panel;               /* first one of the window */
     uint32_t m, n, k;             /* GEMM's */
+    uint32_t lanes;               /* likewise: plan_form */
     uint32_t level;
     struct buffer_id *buffers; /* by logical tile for a GEMM, else by block */
 };

@@ -306,7 +306,7 @@ uint32_t plan_gemm_menu(
 
 bool plan_form_equal(const struct plan_form *a, const struct plan_form *b) {
     return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts && a->by_rows == b->by_rows &&
-           a->first == b->first;
+           a->first == b->first && a->lanes == b->lanes;
 }
 
 bool plan_reduces_in_place(const struct plan_step *s) {

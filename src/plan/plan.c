@@ -24,7 +24,8 @@ struct state {
     uint32_t levels;               /* supersteps with an exchange so far */
     uint32_t base;                 /* level before which nothing may run: loops end and start */
     uint64_t cost, exchange;
-    uint64_t rank;         /* cost, and the price of its parameter bytes */
+    uint64_t rank;         /* cost, the price of its parameter bytes, and `ahead` */
+    uint64_t ahead;        /* of the siblings of a product to come (extend_lanes) */
     struct footprint most; /* over the steps so far; resident unused */
     const struct state *before;
     struct choice choice; /* of the last step */
@@ -58,6 +59,7 @@ struct draft { /* a choice with what it does to a state, before copying anything
     uint32_t level;
     uint32_t new_levels;
     uint64_t cost, exchange, rank;
+    uint64_t ahead;
     struct footprint bytes, most;
     const struct state *from;
     uint64_t kind; /* hash of the live distributions */
@@ -193,7 +195,8 @@ static void finish_draft(
     uint64_t syncs = (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
     d.exchange = from->exchange + turns * (d.c.exchange + syncs);
     d.cost = from->cost + turns * d.c.compute + (d.exchange - from->exchange);
-    d.rank = from->rank + (d.cost - from->cost) + q->byte_price * d.bytes.resident / 256;
+    d.rank = from->rank - from->ahead + d.ahead + (d.cost - from->cost) +
+             q->byte_price * d.bytes.resident / 256;
     d.level = levels;
     q->work++;
     offer(q, list, step, d);
@@ -209,65 +212,141 @@ static const struct plan_dist *rows_home(struct search *q, const struct plan_mat
     return dist_grid(&q->pool, x->rows, x->panels, m, 1);
 }
 
+/* Products of one operand that follow each other: [first, first + count), step one of them. */
+static uint32_t siblings(const struct search *q, uint32_t step, uint32_t *ret_count) {
+    const struct plan_step *all = q->plan->steps, *s = &all[step];
+    uint32_t first = step, end = step + 1;
+    while (first > 0 && all[first - 1].kind == PLAN_GEMM && all[first - 1].in[0] == s->in[0] &&
+           all[first - 1].in_panel[0] == s->in_panel[0]) {
+        first--;
+    }
+    while (end < q->plan->step_count && all[end].kind == PLAN_GEMM && all[end].in[0] == s->in[0] &&
+           all[end].in_panel[0] == s->in_panel[0]) {
+        end++;
+    }
+    *ret_count =
+        q->plan->repeat.turns > 0 || matrix(q, s->in[0])->kind == PLAN_CONSTANT ? 1 : end - first;
+    return first;
+}
+
+struct operand {                    /* of a product, in a state */
+    uint32_t read;                  /* matrix */
+    const struct plan_dist *source; /* its distribution, NULL of an input first read here */
+    const struct plan_step *norm;   /* deferred, between it and the product */
+};
+
+static struct operand
+product_operand(const struct search *q, const struct plan_step *s, const struct state *from) {
+    struct operand o = {s->in[0], from->dist[s->in[0]], NULL};
+    if (o.source == &deferred) {
+        o.norm = &q->plan->steps[matrix(q, s->in[0])->step];
+        o.read = o.norm->in[0];
+        o.source = from->dist[o.read];
+    }
+    return o;
+}
+
+/* One grid. beside: cycles of a sibling that runs at the same time and shares the operand, or 0. */
+static void extend_grid(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from,
+    const struct grid *g, const struct operand *o, uint64_t beside, uint64_t ahead) {
+    const struct plan_step *s = &q->plan->steps[step];
+    const struct plan_matrix *x = matrix(q, o->read);
+    struct draft d = {
+        .from = from, .ahead = ahead, .c = {.m = g->m, .n = g->n, .k = g->k, .form = g->form}};
+    d.bytes = cost_gemm_bytes(s, g);
+    if (o->source != NULL) { /* its home blocks live beside what is gathered from them */
+        d.bytes.transient +=
+            32ull * cost_ceil(s->rows, o->source->m) * cost_ceil(s->groups, o->source->n);
+    }
+    if (x->kind == PLAN_CONSTANT) {
+        d.bytes.resident += 32ull * cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k);
+    }
+    if (o->norm != NULL) {
+        d.bytes.resident += 64ull * s->groups;
+        d.bytes.transient += 32ull * cost_ceil(s->rows, g->m) * s->groups;
+    }
+    if (!fits(q, s, &d)) {
+        return;
+    }
+    uint64_t reduce_exchange, reduce_compute;
+    cost_gemm_reduce(s, g, &reduce_exchange, &reduce_compute);
+    d.c.compute = cost_gemm_compute(s, g, d.c.w_region1) + reduce_compute;
+    if (o->norm != NULL) {
+        d.c.compute += cost_local(o->norm, cost_ceil(s->rows, g->m), s->groups);
+    }
+    d.c.compute -= beside < d.c.compute ? beside : d.c.compute;
+    d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
+    d.c.dist = dist_result(&q->pool, s->rows, s->panels, g);
+    uint64_t moved = 0;
+    const struct plan_dist *at = o->source;
+    if (x->kind == PLAN_INPUT && at == NULL) {
+        at = x->panels == s->groups ? dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
+                                    : rows_home(q, x);
+        d.c.inputs[0] = at;
+    }
+    if (at != NULL && (g->form.lanes > 1 || !same_operand(at, s, &d.c, &q->pool))) {
+        moved = cost_move(at, s->rows, s->groups, g->m, g->k);
+    }
+    uint32_t level = level_of(from, o->read) + (moved > 0 ? 1 : 0);
+    finish_draft(q, list, step, d, beside > 0 ? 0 : moved, level);
+}
+
+/* The choice of an earlier step in a state that `step` extends. */
+static const struct choice *choice_of(const struct state *from, uint32_t step, uint32_t earlier) {
+    for (uint32_t i = step; i > earlier + 1; i--) {
+        from = from->before;
+    }
+    return &from->choice;
+}
+
+/* Siblings that share the tiles and run at once: the first one chooses for all. The others cost
+ * nothing then, which must show at once: without lanes `ahead` stands for them. */
+static void extend_lanes(
+    struct search *q, struct draft *list, uint32_t step, const struct state *from,
+    const struct operand *o, uint32_t first, uint32_t count) {
+    const struct plan_step *s = &q->plan->steps[step];
+    uint32_t each = q->tiles / count;
+    struct grid g = {.m = s->rows, .k = 1};
+    g.form = (struct plan_form){
+        .row_parts = 1, .by_rows = true, .lanes = count, .first = (step - first) * each};
+    if (step > first) {
+        const struct choice *c = choice_of(from, step, first);
+        g.n = c->n;
+        if (g.n <= 4 * s->panels) {
+            extend_grid(q, list, step, from, &g, o, c->compute, 0);
+        }
+        return;
+    }
+    uint32_t menu[48], most = each / s->rows;
+    uint32_t cuts = plan_row_menu(4 * s->panels, most, menu, 48);
+    for (uint32_t i = 0; i < cuts; i++) {
+        g.n = menu[i];
+        extend_grid(q, list, step, from, &g, o, 0, 0);
+    }
+}
+
 static void extend_gemm(
     struct search *q, struct draft *list, uint32_t step, const struct state *from,
     const struct grid *menu, uint32_t menu_count) {
     const struct plan_step *s = &q->plan->steps[step];
-    const struct plan_matrix *x = matrix(q, s->in[0]);
-    const struct plan_dist *source = from->dist[s->in[0]];
-    const struct plan_step *norm = NULL;
-    uint32_t read = s->in[0];
-    if (source == &deferred) {
-        norm = &q->plan->steps[x->step];
-        read = norm->in[0];
-        x = matrix(q, read);
-        source = from->dist[read];
+    struct operand o = product_operand(q, s, from);
+    uint32_t count, first = siblings(q, step, &count);
+    if (count > 1 && (step == first || choice_of(from, step, first)->form.lanes > 1)) {
+        extend_lanes(q, list, step, from, &o, first, count);
+        if (step > first) {
+            return;
+        }
     }
+    uint32_t left = count > 1 ? first + count - step - 1 : 0;
     for (uint32_t i = 0; i < menu_count; i++) {
-        struct grid own = menu[i];
-        const struct grid *g = &own;
-        if (x->kind == PLAN_CONSTANT) { /* waits for nothing: beside what others do on the first */
-            own.form.first = q->tiles - g->m * g->n * g->k;
+        struct grid g = menu[i];
+        if (matrix(q, o.read)->kind == PLAN_CONSTANT) { /* waits for nothing: beside the others */
+            g.form.first = q->tiles - g.m * g.n * g.k;
         }
-        if (norm != NULL && g->k > 1) {
-            continue;
+        if (o.norm == NULL || g.k == 1) {
+            extend_grid(q, list, step, from, &g, &o, 0, left * cost_gemm_compute(s, &g, true));
         }
-        struct draft d = {.from = from, .c = {.m = g->m, .n = g->n, .k = g->k, .form = g->form}};
-        d.bytes = cost_gemm_bytes(s, g);
-        if (source != NULL) { /* its home blocks live beside what is gathered from them */
-            d.bytes.transient +=
-                32ull * cost_ceil(s->rows, source->m) * cost_ceil(s->groups, source->n);
-        }
-        if (x->kind == PLAN_CONSTANT) {
-            d.bytes.resident += 32ull * cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k);
-        }
-        if (norm != NULL) {
-            d.bytes.resident += 64ull * s->groups;
-            d.bytes.transient += 32ull * cost_ceil(s->rows, g->m) * s->groups;
-        }
-        if (!fits(q, s, &d)) {
-            continue;
-        }
-        uint64_t reduce_exchange, reduce_compute;
-        cost_gemm_reduce(s, g, &reduce_exchange, &reduce_compute);
-        d.c.compute = cost_gemm_compute(s, g, d.c.w_region1) + reduce_compute;
-        if (norm != NULL) {
-            d.c.compute += cost_local(norm, cost_ceil(s->rows, g->m), s->groups);
-        }
-        d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
-        d.c.dist = dist_result(&q->pool, s->rows, s->panels, g);
-        uint64_t moved = 0;
-        const struct plan_dist *at = source;
-        if (x->kind == PLAN_INPUT && source == NULL) {
-            at = x->panels == s->groups
-                     ? dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
-                     : rows_home(q, x);
-            d.c.inputs[0] = at;
-        }
-        if (at != NULL && !same_operand(at, s, &d.c, &q->pool)) {
-            moved = cost_move(at, s->rows, s->groups, g->m, g->k);
-        }
-        finish_draft(q, list, step, d, moved, level_of(from, read) + (moved > 0 ? 1 : 0));
     }
 }
 
@@ -453,14 +532,6 @@ extend_deferred(struct search *q, struct draft *list, uint32_t step, const struc
     }
 }
 
-/* The choice of an earlier step in a state that `step` extends. */
-static const struct choice *choice_of(const struct state *from, uint32_t step, uint32_t earlier) {
-    for (uint32_t i = step; i > earlier + 1; i--) {
-        from = from->before;
-    }
-    return &from->choice;
-}
-
 /* An ADD done by the product that makes its operand o, when the other one can be there in time. */
 static void
 extend_fused(struct search *q, struct draft *list, uint32_t step, const struct state *from, int o) {
@@ -577,6 +648,7 @@ static void adopt(struct search *q, struct state *to, uint32_t step, const struc
     }
     to->cost = d->cost;
     to->rank = d->rank;
+    to->ahead = d->ahead;
     to->exchange = d->exchange;
     to->most = d->most;
 }

@@ -126,6 +126,8 @@ struct plan_form {
     uint32_t
         row_parts;  /* reducers of a block cut its rows in so many parts, its panels in others */
     uint32_t first; /* tile of the grid's first block */
+    uint32_t lanes; /* above 1: equal grids of so many products of one operand lie side by side,
+                     * tiles / lanes apart, and run at once; 0 or 1: alone */
     bool by_rows;   /* one row a tile, n strips of the result's distribution, by inner products */
 };
 

@@ -66,8 +66,10 @@ void plan_print(const struct plan *p, FILE *out) {
             : s->form.by_rows    ? " by_rows"
             : s->w_region1       ? " region1"
                                  : " region0",
-            s->is_deferred ? " deferred" : "", s->is_fused || s->fused > 0 ? " fused" : "",
-            s->form.is_f16 ? " f16" : "", (unsigned long long)s->compute_cycles,
-            (unsigned long long)s->exchange_cycles);
+            s->form.lanes > 1 ? " lanes"
+            : s->is_deferred  ? " deferred"
+                              : "",
+            s->is_fused || s->fused > 0 ? " fused" : "", s->form.is_f16 ? " f16" : "",
+            (unsigned long long)s->compute_cycles, (unsigned long long)s->exchange_cycles);
     }
 }
