@@ -20,6 +20,13 @@
  *          │ t2  │ t3  │                 row_parts, its panels in min(k / row_parts, panels).
  *        8 └─────┴─────┘                 Tile number: (i * n + j) * k + kk.
  *
+ * Few rows (GEMM_ROW): a tile takes one row and a strip of columns, counted in quads of 4, since a
+ * row's columns have no gaps anyway; so 144 columns make 12 strips of 12, a pair for each worker.
+ * Three choices save levels or calls there: a NORM is *deferred* to the products that read it, each
+ * tile normalising the rows it gathers; an ADD is *fused* into the product before it; products of
+ * one operand run in *lanes*, side by side on disjoint tiles that share one gather. What waits for
+ * nothing lies on the last tiles and runs when they are idle (lower/steps.c).
+ *
  * Search: steps in order, a set of partial plans; a partial plan is characterised by the
  * distributions of matrices still needed, the cheapest of each kind survive, and the width is
  * bounded: for a chain of steps this is an exact dynamic programme over the menu. It ends because
@@ -28,7 +35,9 @@
  * Invariants, checked by plan_verify(): (1) distributions cover rows and panels exactly, on tiles
  * below the limit, one block a tile; (2) steps that work along rows have whole rows; (3) a step's
  * out matrix has the step's distribution; (4) operands of an elementwise step have the shape of its
- * result; (5) blocks of a product lie in one batch and head.
+ * result; (5) blocks of a product lie in one batch and head; (6) strips are of one row, and only
+ * products by rows and what is fused into them make strips; (7) what is deferred or fused is read
+ * only by steps that make it themselves.
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
