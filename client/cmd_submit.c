@@ -329,6 +329,7 @@ static int add_options(struct submit *s, struct err *err) {
     }
     add_text(a, options, "accumulate");
     add_text(a, options, "profile");
+    add_text(a, options, "repeat");
     add_text(a, options, "cache");
     add_text(a, s->job, "name");
     if (args_has(a, "check")) {

@@ -27,6 +27,7 @@ static const struct command_option submit_options[] = {
     {0, "accumulate", "f32|f16", "how partial sums are kept"},
     {0, "profile", "off|phase|kernel", "how finely a run is sampled (phase)"},
     {0, "profile-run", "N", "which run's samples are kept (0)"},
+    {0, "repeat", "auto|off", "whether equal blocks of the model become a loop"},
     {0, "seed", "N", "enters every generator"},
     {0, "check", NULL, "compare with the reference"},
     {0, "compile-only", NULL, "do not run"},

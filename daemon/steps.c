@@ -20,9 +20,10 @@ static void json_cleanup(json_t **j) {
 
 json_t *steps_document(const char *kind, const json_t *model, const struct proto_job *spec) {
     json_t *d = json_pack(
-        "{s:s, s:O, s:{s:I, s:s, s:s, s:I}}", "kind", kind, "model", model, "options", "tiles",
+        "{s:s, s:O, s:{s:I, s:s, s:s, s:s, s:I}}", "kind", kind, "model", model, "options", "tiles",
         (json_int_t)spec->options.tiles, "accumulate", spec->options.accumulate, "profile",
-        spec->options.profile, "seed", (json_int_t)spec->options.seed);
+        spec->options.profile, "repeat", spec->options.repeat, "seed",
+        (json_int_t)spec->options.seed);
     json_object_set_new(
         d, "files", spec->files != NULL ? json_deep_copy(spec->files) : json_object());
     return d;

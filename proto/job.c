@@ -218,11 +218,12 @@ static int read_source(const json_t *document, struct proto_job *job, struct err
 }
 
 static int read_options(const json_t *document, struct proto_job *job, struct err *err) {
-    static const char *const known[] = {"tiles", "accumulate", "profile", "profile_run", "seed",
-                                        "check", "run",        "cache",   NULL};
+    static const char *const known[] = {"tiles", "accumulate", "repeat", "profile", "profile_run",
+                                        "seed",  "check",      "run",    "cache",   NULL};
     static const char *const caches[] = {"use", "refresh", "off"};
     job->options.tiles = PROTO_DEFAULT_TILES;
     job->options.accumulate = "f32";
+    job->options.repeat = "auto";
     job->options.profile = "phase";
     job->options.run = true;
     const json_t *o = json_object_get(document, "options");
@@ -238,6 +239,7 @@ static int read_options(const json_t *document, struct proto_job *job, struct er
         (r = read_int(
              o, "/options", "profile_run", 0, PROTO_MAX_RUNS - 1, &job->options.profile_run, err)) <
             0 ||
+        (r = read_text(o, "/options", "repeat", 8, &job->options.repeat, err)) < 0 ||
         (r = read_text(o, "/options", "cache", 8, &cache, err)) < 0) {
         return r;
     }
@@ -248,6 +250,9 @@ static int read_options(const json_t *document, struct proto_job *job, struct er
     if (strcmp(job->options.accumulate, "f32") != 0 &&
         strcmp(job->options.accumulate, "f16") != 0) {
         return bad(err, "/options/accumulate", "must be \"f32\" or \"f16\"");
+    }
+    if (strcmp(job->options.repeat, "auto") != 0 && strcmp(job->options.repeat, "off") != 0) {
+        return bad(err, "/options/repeat", "must be \"auto\" or \"off\"");
     }
     int choice = PROTO_CACHE_USE;
     while (choice <= PROTO_CACHE_OFF && strcmp(cache, caches[choice]) != 0) {
@@ -342,10 +347,11 @@ json_t *proto_job_print(const struct proto_job *job) {
         json_object_set_new(d, "hold", json_true());
     }
     json_t *options = json_pack(
-        "{s:I, s:s, s:s, s:I, s:I, s:b, s:b, s:s}", "tiles", (json_int_t)job->options.tiles,
-        "accumulate", job->options.accumulate, "profile", job->options.profile, "profile_run",
-        (json_int_t)job->options.profile_run, "seed", (json_int_t)job->options.seed, "check",
-        job->options.check, "run", job->options.run, "cache", caches[job->options.cache]);
+        "{s:I, s:s, s:s, s:s, s:I, s:I, s:b, s:b, s:s}", "tiles", (json_int_t)job->options.tiles,
+        "accumulate", job->options.accumulate, "repeat", job->options.repeat, "profile",
+        job->options.profile, "profile_run", (json_int_t)job->options.profile_run, "seed",
+        (json_int_t)job->options.seed, "check", job->options.check, "run", job->options.run,
+        "cache", caches[job->options.cache]);
     json_object_set_new(d, "options", options);
     json_t *limits = json_pack(
         "{s:I, s:I}", "compile_ms", (json_int_t)job->limits.compile_ms, "run_ms",

@@ -207,6 +207,7 @@ struct proto_job {
         const char *accumulate; /* "f32" or "f16" */
         const char *profile;    /* "off", "phase" or "kernel" */
         int64_t profile_run;    /* whose samples are kept */
+        const char *repeat;     /* "auto" or "off" */
         int64_t seed;
         bool check; /* compare with the reference after the run */
         bool run;   /* false: compile only */

@@ -2,7 +2,7 @@
 _ipuctl() {
     local word=${COMP_WORDS[COMP_CWORD]} words=''
     case "${COMP_WORDS[*]:1:COMP_CWORD-1}" in
-    'submit'*) words='--input --output --file --tiles --accumulate --profile --profile-run --seed --check --compile-only --cache --name --label --hold --detach --idempotency-key --timeout --retry-for --verbose --quiet --format --socket --help' ;;
+    'submit'*) words='--input --output --file --tiles --accumulate --profile --profile-run --repeat --seed --check --compile-only --cache --name --label --hold --detach --idempotency-key --timeout --retry-for --verbose --quiet --format --socket --help' ;;
     'job list'*) words='--state --user --limit --format --socket --help' ;;
     'job show'*) words='--wait --format --socket --help' ;;
     'job events'*) words='--from --follow --retry-for --format --socket --help' ;;

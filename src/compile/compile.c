@@ -28,9 +28,9 @@ bool compile_profile_find(const char *name, enum compile_profile *ret) {
 
 const char *compile_options_json(const struct compile_options *o, struct arena *a) {
     return arena_printf(
-        a, "{\"accumulate\":\"%s\",\"profile\":\"%s\",\"tiles\":%u}",
+        a, "{\"accumulate\":\"%s\",\"profile\":\"%s\",\"repeat\":\"%s\",\"tiles\":%u}",
         o->accumulate == ACCUMULATE_F16 ? "f16" : "f32", compile_profile_name(o->profile),
-        o->tiles);
+        o->repeat == REPEAT_OFF ? "off" : "auto", o->tiles);
 }
 
 int compile_options_check(const struct compile_options *o, struct err *err) {

@@ -12,6 +12,7 @@
  *   plan.scheduled           one a finalist that was lowered, placed and scheduled
  *   plan.refused             one a finalist that could not be: code of the reason
  *   plan.selected            the finalist taken
+ *   plan.repeat              equal consecutive blocks that the selected plan runs as a loop
  *   package.phase            one a pass: phase, elapsed_ms, success
  *   exchange.reused          one a phase whose known order stands at the final addresses: phase
  *   package.lowered, package.support_memory, package.cost, exchange.placement
@@ -45,18 +46,23 @@ enum compile_accumulate { ACCUMULATE_F32, ACCUMULATE_F16 };
  * between exchange and compute (the default of jobs), or one a kernel call too. */
 enum compile_profile { PROFILE_OFF, PROFILE_PHASE, PROFILE_KERNEL };
 
+/* Equal consecutive blocks of the graph: one loop where it fits, or code for each of them. The
+ * results are the same bit for bit, unless the loop does not fit. */
+enum compile_repeat { REPEAT_AUTO, REPEAT_OFF };
+
 /* Options that change code. */
 struct compile_options {
     uint32_t tiles; /* first N logical tiles, 1..1472 */
     enum compile_accumulate accumulate;
     enum compile_profile profile;
+    enum compile_repeat repeat;
 };
 
 /* "off", "phase", "kernel". */
 const char *compile_profile_name(enum compile_profile p);
 bool compile_profile_find(const char *name, enum compile_profile *ret);
 /* Text of the options as the package holds them:
- * {"accumulate":"f32","profile":"phase","tiles":64}. */
+ * {"accumulate":"f32","profile":"phase","repeat":"auto","tiles":64}. */
 const char *compile_options_json(const struct compile_options *o, struct arena *a);
 /* -ERR_INVALID with the option's name and range. */
 int compile_options_check(const struct compile_options *o, struct err *err);
@@ -99,6 +105,9 @@ struct compile_result {
     uint32_t phases_replayed;  /* order read from schedules_path */
     uint32_t phases_refused;   /* order did not suit the addresses: searched with them */
     uint32_t kernel_calls;     /* over all tiles */
+    uint32_t repeat_turns;     /* of the loop over equal blocks; 0 without one */
+    uint32_t code_bytes;       /* text, program and rows of the tile that has most */
+    uint32_t table_bytes;      /* likewise */
     uint64_t estimated_cycles; /* compute + scheduled exchange + barriers of one run */
     uint64_t exchange_cycles;  /* the exchange part of it, barriers included */
     uint32_t finalists, selected;

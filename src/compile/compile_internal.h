@@ -36,6 +36,7 @@ struct compile_state {
     uint32_t made;               /* bits of enum compile_product */
     const char *at;              /* pass that runs, for messages */
     /* Products. */
+    enum plan_repeats repeats; /* how the finalists treat equal blocks */
     struct plan_set *finalists;
     struct tile_graph *tg;
     struct asm_object *runtime;

@@ -8,7 +8,7 @@
 #include "runtime/runtime.h"
 
 static uint64_t program_cycles(const struct tile_graph *tg, const struct exchange_plan *x) {
-    return tg->compute_cycles + x->horizon_cycles + (uint64_t)PLAN_SYNC_CYCLES * x->phase_count;
+    return tg->compute_cycles + x->horizon_cycles + (uint64_t)PLAN_SYNC_CYCLES * x->phase_runs;
 }
 
 static struct place_options place_defaults(const uint8_t *overflow, uint32_t shift) {
@@ -31,7 +31,7 @@ static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct
         .tiles = s->job->options.tiles,
         .fill_percent = fill_percent,
         .accumulate_f16 = s->job->options.accumulate == ACCUMULATE_F16,
-        .repeats = REPEATS_NONE};
+        .repeats = s->repeats};
     int rc = plan_build(s->job->graph, &options, &s->arena, &s->finalists, err);
     if (rc != 0) {
         return rc;
@@ -48,8 +48,15 @@ static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct
     return 0;
 }
 
+/* Where one choice for all of several equal blocks does not fit, each gets one of its own. */
 static int run_lower_mid(struct compile_state *s, struct err *err) {
-    return make_finalists(s, 100, err);
+    s->repeats = REPEATS_LOOP;
+    int rc = make_finalists(s, 100, err);
+    if (rc == -ERR_DOES_NOT_FIT) {
+        s->repeats = REPEATS_NONE;
+        rc = make_finalists(s, 100, err);
+    }
+    return rc;
 }
 
 static int verify_lower_mid(struct compile_state *s, struct err *err) {
@@ -76,10 +83,9 @@ static int build_exchange(
 
 /* Lowers, places and schedules one finalist. */
 static int schedule_finalist(
-    struct compile_state *s, uint32_t i, struct tile_graph **ret_tg, struct placement **ret_place,
-    struct exchange_plan **ret_exchange, struct err *err) {
+    struct compile_state *s, const struct plan *p, struct tile_graph **ret_tg,
+    struct placement **ret_place, struct exchange_plan **ret_exchange, struct err *err) {
     struct place_options options = place_defaults(NULL, 0);
-    const struct plan *p = &s->finalists->finalists[i];
     int rc = lower_build(p, &s->arena, ret_tg, err);
     if (rc == 0) {
         rc = place_build(*ret_tg, &options, &s->arena, ret_place, err);
@@ -100,7 +106,7 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
         struct placement *place;
         struct exchange_plan *exchange;
         struct err own = {0};
-        if (schedule_finalist(s, i, &tg, &place, &exchange, &own) != 0) {
+        if (schedule_finalist(s, p, &tg, &place, &exchange, &own) != 0) {
             first = first.code == 0 ? own : first;
             compile_event(
                 s, "plan.refused", "refused operator-plan finalist",
@@ -131,19 +137,58 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
 }
 
 /* Plans whose estimate fits may still fail to be placed: elements are coarse. Then plans that fill
- * less are made; the message is that of the first try. */
-static int run_select_finalist(struct compile_state *s, struct err *err) {
-    int rc = choose_finalist(s, err);
+ * less are made, from `fill` percent on. */
+static int choose_smaller(struct compile_state *s, uint32_t fill) {
+    int rc = -ERR_DOES_NOT_FIT;
     struct err ignored;
-    for (uint32_t fill = 85; rc == -ERR_DOES_NOT_FIT && fill >= 40; fill -= 15) {
+    for (; rc == -ERR_DOES_NOT_FIT && fill >= 40; fill -= 15) {
         if (make_finalists(s, fill, &ignored) != 0) {
             break;
         }
-        rc = choose_finalist(s, &ignored) == 0 ? 0 : rc;
+        rc = choose_finalist(s, &ignored);
+    }
+    return rc;
+}
+
+/* The finalist taken as a loop, without it: choices and so results stay. */
+static int unroll(struct compile_state *s, struct err *err) {
+    struct plan *p = ARENA_NEW(&s->arena, struct plan);
+    *p = *s->tg->plan;
+    plan_repeat_unroll(p, &s->arena);
+    int rc = plan_verify(p, err);
+    return rc == 0 ? schedule_finalist(s, p, &s->tg, &s->placement, &s->exchange, err) : rc;
+}
+
+static int choose(struct compile_state *s, struct err *err) {
+    int rc = choose_finalist(s, err);
+    rc = rc == -ERR_DOES_NOT_FIT && choose_smaller(s, 85) == 0 ? 0 : rc;
+    bool is_loop = rc == 0 && s->tg->plan->repeat.turns > 0;
+    return is_loop && s->job->options.repeat == REPEAT_OFF ? unroll(s, err) : rc;
+}
+
+static void report_repeat(struct compile_state *s) {
+    const struct plan_repeat *r = &s->tg->plan->repeat;
+    if (r->turns == 0) {
+        return;
+    }
+    compile_event(
+        s, "plan.repeat", "compiled equal consecutive blocks as a loop",
+        "\"first_node\":%u,\"operations\":%u,\"iterations\":%u,"
+        "\"parameter_bytes_per_iteration\":%llu",
+        r->nodes[0].n, r->count - 1, r->turns, (unsigned long long)lower_slot_total(s->tg));
+}
+
+/* The message is that of the first try. */
+static int run_select_finalist(struct compile_state *s, struct err *err) {
+    int rc = choose(s, err);
+    if (rc == -ERR_DOES_NOT_FIT && s->finalists->repeats) {
+        s->repeats = REPEATS_NONE;
+        rc = choose_smaller(s, 100) == 0 ? 0 : rc;
     }
     if (rc != 0) {
         return rc;
     }
+    report_repeat(s);
     s->result->finalists = s->finalists->count;
     compile_event(
         s, "plan.selected", "selected physically scheduled operator-plan finalist",
@@ -419,8 +464,16 @@ static int run_prepare_tile_code(struct compile_state *s, struct err *err) {
         s, "package.cost", "costed final placed program",
         "\"final_cycles\":%llu,\"final_exchange\":%llu", (unsigned long long)cycles,
         (unsigned long long)s->result->exchange_cycles);
+    s->result->repeat_turns = s->tg->loop.turns;
     struct emit_context c = context(s);
-    return emit_layout_build(&c, &s->arena, &s->layout, err);
+    int rc = emit_layout_build(&c, &s->arena, &s->layout, err);
+    for (uint32_t t = 0; rc == 0 && t < TARGET_TILES; t++) {
+        const struct emit_tile_layout *x = &s->layout->tiles[t];
+        uint32_t code = s->text->size + x->main_bytes + x->more_bytes;
+        s->result->code_bytes = code > s->result->code_bytes ? code : s->result->code_bytes;
+        s->result->table_bytes = s->layout->max_table_bytes;
+    }
+    return rc;
 }
 
 static int run_emit_tile_code(struct compile_state *s, struct err *err) {
@@ -450,15 +503,16 @@ static const char *build_report(struct compile_state *s) {
         out,
         "{\"estimated_cycles\":%llu,\"compute_cycles\":%llu,\"exchange_cycles\":%llu,"
         "\"exchange_phases\":%u,\"kernel_calls\":%u,\"active_tiles\":%u,\"finalists\":%u,"
-        "\"selected\":%u,\"levels\":[",
+        "\"selected\":%u,\"repeat_iterations\":%u,\"levels\":[",
         (unsigned long long)s->result->estimated_cycles, (unsigned long long)s->tg->compute_cycles,
         (unsigned long long)s->result->exchange_cycles, s->result->exchange_phases,
-        s->result->kernel_calls, s->result->active_tiles, s->result->finalists,
-        s->result->selected);
+        s->result->kernel_calls, s->result->active_tiles, s->result->finalists, s->result->selected,
+        s->result->repeat_turns);
     for (uint32_t i = 0; i < s->tg->level_count; i++) {
         fprintf(
-            out, "%s{\"exchange\":%u,\"bound\":%u,\"compute\":%llu}", i > 0 ? "," : "",
-            s->exchange->levels[i].phase.horizon, s->exchange->levels[i].phase.lower_bound,
+            out, "%s{\"turns\":%u,\"exchange\":%u,\"bound\":%u,\"compute\":%llu}", i > 0 ? "," : "",
+            lower_level_turns(s->tg, i), s->exchange->levels[i].phase.horizon,
+            s->exchange->levels[i].phase.lower_bound,
             (unsigned long long)s->tg->levels[i].compute_cycles);
     }
     fputs("]}", out);

@@ -99,7 +99,7 @@ static int read_count(
 }
 
 static int read_options(const json_t *options, struct worker_job *job, struct err *err) {
-    static const char *const keys[] = {"tiles", "accumulate", "profile", "seed", NULL};
+    static const char *const keys[] = {"tiles", "accumulate", "profile", "repeat", "seed", NULL};
     uint64_t tiles = 0;
     int r = options != NULL ? check_members(options, "/options", keys, err) : 0;
     if (r == 0) {
@@ -120,7 +120,13 @@ static int read_options(const json_t *options, struct worker_job *job, struct er
         r = err_at(
             err, ERR_BAD_JOB, "/options/profile", "\"off\", \"phase\" or \"kernel\" is required");
     }
+    const json_t *repeat = json_object_get(options, "repeat");
+    const char *blocks = repeat != NULL ? json_string_value(repeat) : "auto";
+    if (r == 0 && (blocks == NULL || (strcmp(blocks, "auto") != 0 && strcmp(blocks, "off") != 0))) {
+        r = err_at(err, ERR_BAD_JOB, "/options/repeat", "\"auto\" or \"off\" is required");
+    }
     if (r == 0) {
+        job->options.repeat = strcmp(blocks, "off") == 0 ? REPEAT_OFF : REPEAT_AUTO;
         job->options.tiles = (uint32_t)tiles;
         job->options.accumulate = strcmp(text, "f16") == 0 ? ACCUMULATE_F16 : ACCUMULATE_F32;
     }

@@ -57,7 +57,8 @@ int emit_tile_program(
     const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
     struct arena *a, struct emit_program *ret, struct err *err);
 
-/* worker.c: descriptors. Order of a tile's table: program address, a zero, phases, calls; both
+/* worker.c: descriptors. Order of a tile's table: program address, a zero, phases, calls,
+ * what a loop advances; both
  * files walk it in this order and so agree on every address. */
 #define EMIT_TABLE_HEAD 2u
 uint32_t emit_phase_words(const struct emit_context *c, uint32_t logical, uint32_t phase);
@@ -68,6 +69,28 @@ uint32_t emit_table_addr(const struct emit_tile_layout *l, uint32_t word);
 void emit_tile_table(
     const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
     uint32_t *out);
+
+/* loop.c: what moves on from turn to turn. Words of the loop's part of a table, its last one: the
+ * turns left, and where anything moves two descriptors of rt_advance (on, and back to the start), a
+ * spare word, the list; 0 for a tile that is idle in the loop. */
+uint32_t emit_loop_words(const struct emit_context *c, uint32_t logical);
+void emit_loop_table(
+    const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
+    uint32_t *out);
+/* Levels after whose calls the words move on, and back: UINT32_MAX where nothing moves, and for the
+ * way back when no level follows the loop. */
+struct emit_loop_plan {
+    uint32_t on, back;
+};
+struct emit_loop_plan emit_loop_plan(const struct emit_context *c, uint32_t logical);
+/* What is added to a word of a call at first: it may start one slot early. */
+uint32_t emit_loop_start(
+    const struct emit_context *c, const struct emit_loop_plan *plan, const struct lower_vertex *v,
+    uint32_t word);
+/* The tile exchanges or computes in the loop. */
+bool emit_loop_is_busy(const struct emit_context *c, uint32_t logical);
+/* Barriers of one turn. */
+uint32_t emit_loop_barriers(const struct emit_context *c);
 
 /* link.c */
 uint32_t emit_kernel_addr(const struct emit_text *t, const struct kernel_variant *v);

@@ -54,19 +54,22 @@ static void add_shard(
     uint32_t granule = emit_shard_granule(s, x);
     b->target.binding = binding;
     b->target.tile = target_physical(x->tile);
-    uint32_t done = 0;
+    uint32_t done = 0, bytes = lower_slot_bytes(x);
     uint32_t index = pages->count > 0 ? pages->count - 1 : 0;
-    while (done < x->bytes) {
+    while (done < bytes) {
         struct emit_page *page = page_at(b, pages, index);
         uint32_t room = (EMIT_PAGE_BYTES - page->bytes) & ~(granule - 1);
-        uint32_t take = x->bytes - done < room ? x->bytes - done : room;
+        uint32_t take = bytes - done < room ? bytes - done : room;
         if (take == 0) {
             index++;
             continue;
         }
         b->target.phase = index * STREAMS + stream;
         emit_shard_slices(&b->target, b->tg, s, done, done + take, page->bytes);
-        add_piece(b, page, (struct emit_piece){.buffer = s->buffer, .offset = done, .bytes = take});
+        add_piece(
+            b, page,
+            (struct emit_piece){
+                .buffer = s->buffer, .offset = s->slot * bytes + done, .bytes = take});
         b->h->bytes[stream] += take;
         done += take;
     }

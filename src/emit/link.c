@@ -123,7 +123,8 @@ int emit_link(
         find_entry(main_image, "rt_host_in", &t->host_in, err) != 0 ||
         find_entry(main_image, "rt_host_out", &t->host_out, err) != 0 ||
         find_entry(main_image, "rt_sample_start", &t->sample_start, err) != 0 ||
-        find_entry(main_image, "rt_sample_end", &t->sample_end, err) != 0) {
+        find_entry(main_image, "rt_sample_end", &t->sample_end, err) != 0 ||
+        find_entry(main_image, "rt_advance", &t->advance, err) != 0) {
         return -err->code;
     }
     if (near < k->count &&

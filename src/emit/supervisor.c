@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-enum { M2 = 2, M8 = 8, M10 = 10, M11 = 11, M15 = 15 };
+enum { M2 = 2, M8 = 8, M9 = 9, M10 = 10, M11 = 11, M15 = 15 };
 
 struct builder {
     const struct emit_context *c;
@@ -21,7 +21,10 @@ struct builder {
     uint32_t table;                 /* word of the table where the next phase's descriptor lies */
     uint32_t call_table;            /* and the next call's: behind all phases */
     uint32_t vertex;                /* next call of the tile, index into index->vertex */
-    uint32_t *barriers;             /* counter of the part being emitted */
+    struct emit_loop_plan moves;
+    uint32_t turn;       /* address where a turn of the loop starts, 0 outside of it */
+    uint32_t turn_start; /* barriers counted before it */
+    uint32_t *barriers;  /* counter of the part being emitted */
     struct err *err;
     int rc;
 };
@@ -123,6 +126,14 @@ static void exchange(struct builder *b, uint32_t level) {
     call(b, b->l->row[level]);
 }
 
+/* rt_advance with a descriptor of the loop's part of the table. */
+static void advance(struct builder *b, uint32_t word) {
+    uint32_t first = emit_table_words(b->c, b->logical) - emit_loop_words(b->c, b->logical);
+    flush_idle(b);
+    put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)emit_table_addr(b->l, first + word));
+    call(b, b->c->text->advance);
+}
+
 static void calls(struct builder *b, uint32_t level) {
     const struct emit_index *x = b->c->index;
     bool is_each = b->c->samples != NULL && b->c->samples->profile == EMIT_PROFILE_KERNEL;
@@ -147,6 +158,77 @@ static void calls(struct builder *b, uint32_t level) {
     }
 }
 
+static void put_counter(struct builder *b, enum isa_op op, int32_t reg) {
+    put_insn(/* base, delta, offset, data */
+             b, &(struct insn){.op = (uint16_t)op, .v = {M2, M15, 0, reg}});
+}
+
+/* Address of the word that counts the turns left: no register is kept by all routines and free. */
+static void find_counter(struct builder *b) {
+    uint32_t word = emit_table_words(b->c, b->logical) - emit_loop_words(b->c, b->logical);
+    put_word(b, ISA_OP_setzi_mmmn_zi, M2, (int32_t)emit_table_addr(b->l, word));
+}
+
+/* Marks in the loop are stored anew in each turn: the last one is what a profile shows, and one
+ * interval before it that stands for all others. */
+static void begin_loop(struct builder *b) {
+    const struct lower_loop *loop = &b->c->tg->loop;
+    flush_idle(b);
+    open_interval(
+        b,
+        &(struct emit_interval){
+            STEP_REST, loop->level_first, loop->level_first + loop->level_count - 1, b->vertex, 0});
+    find_counter(b);
+    put_word(b, ISA_OP_setzi_mmmn_zi, M8, (int32_t)loop->turns - 1);
+    put_counter(b, ISA_OP_st32_mmmn_zi, M8);
+    b->turn = b->l->program + 4 * b->out->count;
+    b->turn_start = *b->barriers;
+}
+
+static void end_loop(struct builder *b) {
+    flush_idle(b);
+    find_counter(b);
+    put_counter(b, ISA_OP_ld32_mmmn_zi, M8);
+    put_insn(b, &(struct insn){.op = ISA_OP_add_mmmn_si, .v = {M9, M8, -1}});
+    put_counter(b, ISA_OP_st32_mmmn_zi, M9);
+    put_word(b, ISA_OP_brnz_mmmn_zi, M8, (int32_t)b->turn);
+    *b->barriers += (b->c->tg->loop.turns - 1) * (*b->barriers - b->turn_start);
+    b->turn = 0;
+    if (b->moves.on != UINT32_MAX && b->moves.back == UINT32_MAX) {
+        advance(b, 1 + RT_ADVANCE_WORDS);
+    }
+}
+
+/* A tile without anything to do in a loop only sits out its barriers. */
+static void levels(struct builder *b) {
+    const struct lower_loop *loop = &b->c->tg->loop;
+    bool is_busy = loop->turns > 0 && emit_loop_is_busy(b->c, b->logical);
+    for (uint32_t level = 0; level < b->c->tg->level_count; level++) {
+        if (level == loop->level_first && loop->turns > 0 && !is_busy) {
+            uint32_t barriers = loop->turns * emit_loop_barriers(b->c);
+            b->idle_first = b->idle == 0 ? level : b->idle_first;
+            b->idle_last = level + loop->level_count - 1;
+            b->idle += barriers;
+            *b->barriers += barriers;
+            level += loop->level_count - 1;
+            continue;
+        }
+        if (level == loop->level_first && is_busy) {
+            begin_loop(b);
+        }
+        if (b->c->tg->levels[level].move_count > 0) {
+            exchange(b, level);
+        }
+        calls(b, level);
+        if (level == b->moves.on || level == b->moves.back) {
+            advance(b, level == b->moves.on ? 1 : 1 + RT_ADVANCE_WORDS);
+        }
+        if (b->turn != 0 && level + 1 == loop->level_first + loop->level_count) {
+            end_loop(b);
+        }
+    }
+}
+
 int emit_tile_program(
     const struct emit_context *c, const struct emit_tile_layout *l, uint32_t logical,
     struct arena *a, struct emit_program *ret, struct err *err) {
@@ -162,6 +244,7 @@ int emit_tile_program(
         .call_table = EMIT_TABLE_HEAD,
         .vertex = c->index->tile_first[logical],
         .words = emit_mark_words(c->samples, logical),
+        .moves = emit_loop_plan(c, logical),
         .barriers = &p.init_barriers,
         .err = err};
     for (uint32_t i = 0; i < c->host->phase_count; i++) {
@@ -180,12 +263,7 @@ int emit_tile_program(
             put_word(&b, ISA_OP_setzi_mmmn_zi, M11, (int32_t)l->marks);
         }
     }
-    for (uint32_t level = 0; level < c->tg->level_count; level++) {
-        if (c->tg->levels[level].move_count > 0) {
-            exchange(&b, level);
-        }
-        calls(&b, level);
-    }
+    levels(&b);
     if (is_active) {
         flush_idle(&b);
         if (p.trace.count == 0) { /* neither exchanges nor computes */

@@ -16,35 +16,68 @@ static bool is_code(const struct emit_context *c, const struct emit_tile_layout 
             (addr >= RT_DATA0 && addr < RT_DATA0 + x->more_bytes));
 }
 
+/* A loop inside a program: from setzi $m8, turns - 1 ; st32 $m8 through $m2 to the branch back. */
+struct turns {
+    uint32_t start; /* address; 0 outside */
+    uint64_t m8;    /* last value set */
+    uint64_t counted, more;
+};
+
+/* Barriers that one word adds. */
+static int count_word(
+    const struct emit_context *c, const struct emit_tile_layout *x, uint32_t t, uint32_t addr,
+    const struct insn *insn, struct turns *loop, uint64_t *counted, struct err *err) {
+    bool is_call = insn->op == ISA_OP_call_mmmn_zi;
+    bool is_back = insn->op == ISA_OP_brnz_mmmn_zi;
+    uint32_t target = (uint32_t)insn->v[is_call || is_back ? 1 : 0];
+    if ((is_call || is_back || insn->op == ISA_OP_bri_mmmn_zi) && !is_code(c, x, target)) {
+        return fault(err, t, "a branch leaves the code");
+    }
+    if (insn->op == ISA_OP_setzi_mmmn_zi && insn->v[0] == 8) {
+        loop->m8 = (uint64_t)insn->v[1];
+    } else if (insn->op == ISA_OP_st32_mmmn_zi && insn->v[0] == 2 && insn->v[3] == 8) {
+        *loop = (struct turns){addr + 4, loop->m8, *counted, loop->m8};
+    } else if (is_back) {
+        if (insn->v[0] != 8 || target != loop->start) {
+            return fault(err, t, "a loop does not branch to its start");
+        }
+        *counted += loop->more * (*counted - loop->counted);
+        loop->start = 0;
+    } else if (is_call) {
+        *counted += target == c->text->host_in || target == c->text->host_out ? 2 : 0;
+    } else if (insn->op == ISA_OP_sans_zi) {
+        *counted += (uint64_t)insn->v[0] + 1;
+    } else if (insn->op == ISA_OP_sync_zi && insn->v[0] == 3) {
+        ++*counted;
+    }
+    return 0;
+}
+
 /* Barriers of a host routine are two. Counts from the words alone: sans, sync 3, known calls. */
 static int check_program(
     const struct emit_context *c, const struct emit_tile_layout *x, uint32_t t,
     const uint32_t *words, struct barriers *ret, struct err *err) {
     uint64_t counted = 0, at_loop = 0;
-    uint32_t loop = 0;
-    for (int pass = 0; pass < 2; pass++) { /* first finds the loop, then counts on both sides */
+    uint32_t run = 0; /* address to which the last word branches: a run starts there */
+    for (int pass = 0; pass < 2; pass++) { /* first finds it, then counts on both sides */
+        struct turns loop = {0};
         counted = 0;
         for (uint32_t i = 0; i < x->program_words; i++) {
             struct insn insn;
+            uint32_t addr = x->program + 4 * i;
             if (!isa_decode(words[i], ISA_SUPERVISOR, &insn)) {
                 return fault(err, t, "a word of the program is no instruction");
             }
-            if (pass == 1 && x->program + 4 * i == loop) {
+            if (pass == 1 && addr == run) {
                 at_loop = counted;
             }
-            uint32_t target = (uint32_t)insn.v[insn.op == ISA_OP_call_mmmn_zi ? 1 : 0];
-            if (insn.op == ISA_OP_call_mmmn_zi || insn.op == ISA_OP_bri_mmmn_zi) {
-                if (!is_code(c, x, target)) {
-                    return fault(err, t, "a branch leaves the code");
-                }
-                bool is_host = target == c->text->host_in || target == c->text->host_out;
-                counted += is_host ? 2 : 0;
-                loop = insn.op == ISA_OP_bri_mmmn_zi ? target : loop;
-            } else if (insn.op == ISA_OP_sans_zi) {
-                counted += (uint64_t)insn.v[0] + 1;
-            } else if (insn.op == ISA_OP_sync_zi && insn.v[0] == 3) {
-                counted++;
+            if (count_word(c, x, t, addr, &insn, &loop, &counted, err) != 0) {
+                return -err->code;
             }
+            run = insn.op == ISA_OP_bri_mmmn_zi ? (uint32_t)insn.v[0] : run;
+        }
+        if (loop.start != 0) {
+            return fault(err, t, "a loop without end");
         }
     }
     *ret = (struct barriers){at_loop, counted - at_loop};
@@ -104,7 +137,7 @@ int emit_verify(
     uint64_t host = 2ull * c->host->stream_phases[STREAM_INITIALIZE];
     uint64_t turn =
         2ull * (c->host->stream_phases[STREAM_INPUT] + c->host->stream_phases[STREAM_OUTPUT]) +
-        c->exchange->phase_count;
+        c->exchange->phase_runs;
     return first.init == host && first.turn == turn
                ? 0
                : fault(err, 0, "does not take part in every barrier");

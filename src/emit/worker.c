@@ -34,16 +34,17 @@ uint32_t emit_table_words(const struct emit_context *c, uint32_t logical) {
     for (uint32_t i = c->index->tile_first[logical]; i < c->index->tile_first[logical + 1]; i++) {
         words += c->tg->vertices[c->index->vertex[i]].word_count;
     }
-    return words;
+    return words + emit_loop_words(c, logical);
 }
 
 uint32_t emit_table_prefix(const struct emit_context *c, uint32_t logical, uint32_t limit) {
     uint32_t words = EMIT_TABLE_HEAD;
     uint32_t calls = c->index->tile_first[logical + 1] - c->index->tile_first[logical];
-    for (uint32_t i = 0; i < c->host->phase_count + calls; i++) {
+    for (uint32_t i = 0; i <= c->host->phase_count + calls; i++) {
         uint32_t own =
-            i < c->host->phase_count
-                ? emit_phase_words(c, logical, i)
+            i < c->host->phase_count ? emit_phase_words(c, logical, i)
+            : i == c->host->phase_count + calls
+                ? emit_loop_words(c, logical)
                 : c->tg
                       ->vertices[c->index->vertex
                                      [c->index->tile_first[logical] + i - c->host->phase_count]]
@@ -92,11 +93,14 @@ void emit_tile_table(
     for (uint32_t i = 0; i < c->host->phase_count; i++) {
         out = phase_descriptor(c, logical, i, out);
     }
+    struct emit_loop_plan plan = emit_loop_plan(c, logical);
     for (uint32_t i = c->index->tile_first[logical]; i < c->index->tile_first[logical + 1]; i++) {
         const struct lower_vertex *v = &c->tg->vertices[c->index->vertex[i]];
         for (uint32_t w = 0; w < v->word_count; w++) {
             const struct lower_word *x = &v->words[w];
-            *out++ = x->value + (x->buffer.n == NO_BUFFER.n ? 0 : c->placement->addr[x->buffer.n]);
+            uint32_t base = x->buffer.n == NO_BUFFER.n ? 0 : c->placement->addr[x->buffer.n];
+            *out++ = base + x->value + emit_loop_start(c, &plan, v, w);
         }
     }
+    emit_loop_table(c, l, logical, out);
 }

@@ -55,8 +55,10 @@ int exchange_build_known(
                 level->transfers, count, known, a, &level->phase, &level->origin, err) != 0) {
             return err_wrap(err, "exchange of level %u", i);
         }
+        uint32_t turns = lower_level_turns(tg, i);
         x->phase_count++;
-        x->horizon_cycles += level->phase.horizon;
+        x->phase_runs += turns;
+        x->horizon_cycles += (uint64_t)level->phase.horizon * turns;
         x->max_row_bytes = level->phase.max_row_bytes > x->max_row_bytes
                                ? level->phase.max_row_bytes
                                : x->max_row_bytes;

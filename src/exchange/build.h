@@ -23,8 +23,9 @@ struct exchange_plan {
     const struct placement *placement; /* borrowed */
     struct exchange_level *levels;     /* by level of the tile graph */
     uint32_t level_count;
-    uint32_t phase_count;
-    uint64_t horizon_cycles; /* sum over phases */
+    uint32_t phase_count;    /* each counted once */
+    uint32_t phase_runs;     /* of a run: in a loop once a turn */
+    uint64_t horizon_cycles; /* sum over phase runs */
     uint32_t max_row_bytes;
 };
 

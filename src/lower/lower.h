@@ -182,6 +182,8 @@ static inline uint32_t lower_slot_bytes(const struct lower_buffer *b) {
     return b->slots > 1 ? b->bytes / b->slots : b->bytes;
 }
 
+/* Bytes of one turn's parameters, over all tiles. */
+uint64_t lower_slot_total(const struct tile_graph *tg);
 const char *buffer_kind_name(enum buffer_kind k);
 static inline const struct lower_buffer *
 lower_buffer(const struct tile_graph *tg, struct buffer_id id) {

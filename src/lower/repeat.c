@@ -95,9 +95,8 @@ static bool reads_too_late(const struct lowering *l, uint32_t step, uint32_t mak
     const struct plan_step *s = &l->plan->steps[step];
     const struct step_time *t = &l->times[maker];
     for (int o = 0; o < PLAN_OPERANDS; o++) {
-        bool may_be_same = step == maker && may_replace(s, o) && lower_is_local(l, s, o);
         if (s->in[o] == repeat_of(l)->carried && l->times[step].time >= t->result_time &&
-            !may_be_same) {
+            !(step == maker && may_replace(s, o) && lower_is_local(l, s, o))) {
             return true;
         }
     }
@@ -151,4 +150,12 @@ void lower_keep_for_loop(struct lowering *l) {
             b->dies = loop->time_last;
         }
     }
+}
+
+uint64_t lower_slot_total(const struct tile_graph *tg) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < tg->buffer_count; i++) {
+        bytes += tg->buffers[i].slots > 1 ? lower_slot_bytes(&tg->buffers[i]) : 0;
+    }
+    return bytes;
 }

@@ -871,9 +871,6 @@ int plan_build(
     for (uint32_t i = 0; i < q.count && set->count < PLAN_MAX_FINALISTS; i++) {
         struct plan *p = &set->finalists[set->count];
         settle(&q, &q.states[i], p);
-        if (options->repeats == REPEATS_UNROLLED) {
-            plan_repeat_unroll(p, a);
-        }
         bool is_new = true;
         for (uint32_t j = 0; j < set->count; j++) {
             is_new = is_new && !is_alike(p, &set->finalists[j]);
@@ -882,6 +879,7 @@ int plan_build(
     }
     qsort(set->finalists, set->count, sizeof *set->finalists, by_cost);
     set->candidates = q.work;
+    set->repeats = q.plan->repeat.turns > 0;
     *ret = set;
     return 0;
 }

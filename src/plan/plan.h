@@ -219,12 +219,12 @@ struct plan_set {
     struct plan *finalists; /* best estimate first */
     uint32_t count;
     uint64_t candidates; /* evaluated during the search */
+    bool repeats;        /* equal blocks were found, and made one choice for all */
 };
 
 enum plan_repeats {
-    REPEATS_NONE,    /* every step has a choice of its own */
-    REPEATS_LOOP,    /* equal consecutive blocks share one, and their code */
-    REPEATS_UNROLLED /* they share one: the same results bit for bit, no loop */
+    REPEATS_NONE, /* every step has a choice of its own */
+    REPEATS_LOOP  /* equal consecutive blocks share one, and their code */
 };
 
 struct plan_options {
@@ -240,6 +240,8 @@ struct plan_options {
 int plan_build(
     const struct graph *g, const struct plan_options *options, struct arena *a,
     struct plan_set **ret, struct err *err);
+/* Every turn of a plan's repeat with steps of its own: the same choices, so the same results. */
+void plan_repeat_unroll(struct plan *p, struct arena *a);
 int plan_verify(const struct plan *p, struct err *err);
 void plan_print(const struct plan *p, FILE *out);
 

@@ -15,8 +15,6 @@ int plan_fuse(
 const struct plan *plan_repeat_find(const struct plan *fused, struct arena *a);
 /* repeat.c: how many values of its parameters a step holds: its turns when they vary. */
 uint32_t plan_param_copies(const struct plan *p, uint32_t step);
-/* Every turn of a finished plan's repeat with steps of its own. */
-void plan_repeat_unroll(struct plan *p, struct arena *a);
 int plan_repeat_verify(const struct plan *p, struct err *err);
 
 struct grid { /* choice of a GEMM */

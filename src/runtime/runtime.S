@@ -227,6 +227,37 @@ rt_copy_out:
 
 .supervisor
 .p2align 3
+.globl rt_advance
+rt_advance:
+    setzi $m5, rt_advance_words
+    runall $m5, $m2, 0
+    sync 2
+    br $m10
+
+// Each worker takes every sixth pair of the list.
+.worker
+.p2align 3
+rt_advance_words:
+    get $m0, $WSR
+    and $m0, $m0, 7
+    shl $m0, $m0, 3
+    ld32 $m1, $m13, $m15, 0
+    ld32 $m2, $m13, $m15, 1
+    ld32 $m3, $m13, $m15, 2
+    add $m3, $m3, $m0
+    add $m1, $m1, -1
+advance_word:
+    ld32step $m4, $m15, $m3+=, 1
+    ld32step $m5, $m15, $m3+=, 11
+    ld32 $m6, $m4, $m15, 0
+    mul $m5, $m5, $m2
+    add $m6, $m6, $m5
+    st32 $m6, $m4, $m15, 0
+    brnzdec $m1, advance_word
+    exitz $m15
+
+.supervisor
+.p2align 3
 .globl rt_sample_start
 rt_sample_start:
     setzi $m9, RT_STATE

@@ -36,6 +36,14 @@
  *  loop:
  *     input phases of `run`; rt_sample_start; exchange and kernels; rt_sample_end; output phases
  *     bri loop
+ * A repeated block of the graph is a loop inside it, whose turns a word of the tables counts.
+ * rt_advance moves the words of descriptors that name parameters on, and back behind the loop:
+ *     setzi $m2, counter ; setzi $m8, turns - 1 ; st32 $m8, $m2, $m15, 0
+ *  turn:
+ *     exchange and kernels; setzi $m2, d ; call $m10, rt_advance; further exchange and kernels
+ *     setzi $m2, counter ; ld32 $m8, $m2, $m15, 0 ; add $m9, $m8, -1 ; st32 $m9, $m2, $m15, 0
+ *     brnz $m8, turn
+ *     ... setzi $m2, d + 4 * RT_ADVANCE_WORDS ; call $m10, rt_advance
  * Idle tiles have a program of `sans n-1; sync 1` counting all barriers of one turn.
  *
  * Host phase, called as:  setzi $m2, descriptor ; call $m10, rt_host_in (or rt_host_out).
@@ -91,6 +99,15 @@
 #define RT_HEADER_WORDS  80u /* packet headers: words placed at RT_HEADERS by the image */
 
 #define RT_PHASE_FIXED_WORDS 5u
+
+/* Descriptor of rt_advance, called as:  setzi $m2, descriptor ; call $m10, rt_advance. It adds
+ * factor * stride to each word of a list of pairs, with all workers: how a loop's calls find the
+ * parameters of the next turn, and after the last one those of the first again.
+ *     0  pairs for each of the six workers (>= 1)   1  factor, signed   2  address of the list
+ *     list: 6 n times: address of a word, stride in bytes; pair i is worker i % 6's. Words that
+ *     several pairs name must have strides of 0 (they fill up the list). */
+#define RT_ADVANCE_WORDS 3u
+#define RT_WORKERS       6u
 
 /* Assembles the runtime (unit supervisor, section .text, rt_start first). */
 int runtime_assemble(struct arena *a, struct asm_object **ret, struct err *err);

@@ -6,7 +6,10 @@
  *        launches, and in slices of 1, 7 and 1,000 cycles: outputs and cycles must not change
  *        --all: networks of all operators; what the compiler refuses with the node's place is
  *        counted apart
- *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST] [--profile off|phase|kernel]
+ *        --repeated: networks with equal blocks; all that the compiler makes a loop of runs without
+ *        one too, and outputs must not change by a bit
+ *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST] [--repeat auto|off]
+ *        [--profile off|phase|kernel]
  *        a model that brings its own data; figures, before them what the compiler prints of the
  *        stages (compile.h): "plan,levels"
  *   --f16 with any: accumulate=f16
@@ -38,7 +41,8 @@ static const struct way {
 };
 
 struct totals {
-    uint64_t passed, failed, refused;
+    uint64_t passed, failed, refused, looped;
+    bool repeated;       /* networks */
     bool all;            /* operators */
     bool accumulate_f16; /* option */
     double largest_use;
@@ -67,9 +71,30 @@ static void run_ways(
     }
 }
 
+/* What runs as a loop gives the same without one. */
+static void run_unrolled(
+    const char *model, const struct pipeline_options *options, const struct pipeline_result *first,
+    struct totals *t) {
+    struct pipeline_options other = *options;
+    struct pipeline_result result;
+    struct err err = {0};
+    other.repeat = REPEAT_OFF;
+    int r = pipeline_run(model, &other, &result, &err);
+    t->looped++;
+    if (r < 0 || result.compile.repeat_turns > 0 ||
+        !digest_equal(&result.outputs, &first->outputs)) {
+        printf(
+            "seed %llu, loop of %u turns: %s\n", (unsigned long long)options->seed,
+            first->compile.repeat_turns, r < 0 ? err.text : "differs without it");
+        t->failed++;
+    }
+}
+
 static void
 run_seed(uint64_t seed, const char *folder, int threads, int print, int same, struct totals *t) {
-    char *model = t->all ? random_graph_all_json(seed) : random_graph_json(seed);
+    char *model = t->repeated ? random_graph_repeated_json(seed)
+                  : t->all    ? random_graph_all_json(seed)
+                              : random_graph_json(seed);
     if (model == NULL) {
         printf("seed %llu: out of memory\n", (unsigned long long)seed);
         t->failed++;
@@ -91,6 +116,9 @@ run_seed(uint64_t seed, const char *folder, int threads, int print, int same, st
     int r = pipeline_run(model, &options, &result, &err);
     if (same && r == 0) {
         run_ways(model, &options, &result, t);
+    }
+    if (r == 0 && result.compile.repeat_turns > 0) {
+        run_unrolled(model, &options, &result, t);
     }
     free(model);
     bool is_refused = r == -ERR_UNSUPPORTED_OP || r == -ERR_DTYPE || r == -ERR_DOES_NOT_FIT;
@@ -131,8 +159,9 @@ run_seed(uint64_t seed, const char *folder, int threads, int print, int same, st
             result.worst.tolerance);
     }
     printf(
-        "  replay: diff%s%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
-        t->accumulate_f16 ? " --f16" : "", (unsigned long long)seed);
+        "  replay: diff%s%s%s --seed %llu --count 1 --print\n", t->all ? " --all" : "",
+        t->repeated ? " --repeated" : "", t->accumulate_f16 ? " --f16" : "",
+        (unsigned long long)seed);
 }
 
 static char *read_file(const char *path) {
@@ -170,11 +199,13 @@ static int run_model(const char *path, const struct pipeline_options *options) {
     }
     printf(
         "%s, %u tiles: %s, error %.3g of tolerance %.3g, %llu cycles (estimate %llu, exchange "
-        "%llu), %u phases, %u calls, %u active tiles, compile %.2f s\n",
+        "%llu), %u phases, %u calls, %u active tiles, loop of %u turns, code %u bytes, tables %u "
+        "bytes, compile %.2f s\n",
         path, options->tiles, r.pass ? "pass" : "FAIL", r.worst.max_abs_error, r.worst.tolerance,
         (unsigned long long)r.cycles, (unsigned long long)r.compile.estimated_cycles,
         (unsigned long long)r.compile.exchange_cycles, r.compile.exchange_phases,
-        r.compile.kernel_calls, r.compile.active_tiles, r.compile_s);
+        r.compile.kernel_calls, r.compile.active_tiles, r.compile.repeat_turns,
+        r.compile.code_bytes, r.compile.table_bytes, r.compile_s);
     return r.pass ? 0 : 1;
 }
 
@@ -184,6 +215,7 @@ int main(int argc, char **argv) {
     const char *path = NULL, *stages = NULL;
     uint32_t tiles = 16;
     enum compile_profile profile = PROFILE_OFF;
+    enum compile_repeat repeat = REPEAT_AUTO;
     struct totals t = {0};
     static const struct option options[] = {
         {"count", required_argument, NULL, 'n'},   {"seed", required_argument, NULL, 's'},
@@ -191,7 +223,8 @@ int main(int argc, char **argv) {
         {"same", no_argument, NULL, 'w'},          {"all", no_argument, NULL, 'a'},
         {"f16", no_argument, NULL, 'f'},           {"model", required_argument, NULL, 'm'},
         {"stages", required_argument, NULL, 'g'},  {"tiles", required_argument, NULL, 'i'},
-        {"profile", required_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
+        {"profile", required_argument, NULL, 'r'}, {"repeated", no_argument, NULL, 'R'},
+        {"repeat", required_argument, NULL, 'o'},  {NULL, 0, NULL, 0}};
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
         case 'n': count = strtoull(optarg, NULL, 10); break;
@@ -200,6 +233,8 @@ int main(int argc, char **argv) {
         case 'p': print = 1; break;
         case 'w': same = 1; break;
         case 'a': t.all = true; break;
+        case 'R': t.repeated = true; break;
+        case 'o': repeat = strcmp(optarg, "off") == 0 ? REPEAT_OFF : REPEAT_AUTO; break;
         case 'f': t.accumulate_f16 = true; break;
         case 'm': path = optarg; break;
         case 'g': stages = optarg; break;
@@ -221,6 +256,7 @@ int main(int argc, char **argv) {
         struct pipeline_options one = {
             .tiles = tiles,
             .profile = profile,
+            .repeat = repeat,
             .seed = seed,
             .runs = 1,
             .print = stages,
@@ -239,6 +275,9 @@ int main(int argc, char **argv) {
     printf(
         "largest share of a tolerance: %.3f (seed %llu)\n", t.largest_use,
         (unsigned long long)t.largest_seed);
+    if (t.looped > 0) {
+        printf("%llu loops\n", (unsigned long long)t.looped);
+    }
     if (t.all) {
         printf("%llu refused\n", (unsigned long long)t.refused);
     }

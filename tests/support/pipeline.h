@@ -23,8 +23,9 @@ struct pipeline_options {
     uint64_t seed;     /* enters every generator */
     uint64_t runs;     /* of the same input; at least 1 */
     struct sim_options sim;
-    const char *print;  /* stages that the compiler prints (compile.h), or NULL */
-    const char *folder; /* scratch, exists; the package file is made and removed in it */
+    const char *print;          /* stages that the compiler prints (compile.h), or NULL */
+    enum compile_repeat repeat; /* compile option */
+    const char *folder;         /* scratch, exists; the package file is made and removed in it */
 };
 
 struct pipeline_result {

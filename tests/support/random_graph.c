@@ -162,7 +162,49 @@ static char *join(
     return n < 0 ? NULL : text;
 }
 
-char *random_graph_json(uint64_t seed) {
+/* One block of a repeated network; `old`, when not negative, is a value from before all blocks. */
+static int add_block(struct maker *m, int x, int width, int old, int shared) {
+    char inputs[96];
+    int kind = (int)draw(m, 4);
+    int y = x;
+    if (kind == 0) {
+        char shape[32];
+        snprintf(shape, sizeof shape, "[%d]", width);
+        int scale = add_tensor(m, shape, 0.2, 1), bias = add_tensor(m, shape, 0.2, 0);
+        snprintf(inputs, sizeof inputs, "\"v%d\",\"v%d\",\"v%d\"", x, scale, bias);
+        y = add_node(m, "LayerNormalization", inputs, "{\"axis\":-1,\"epsilon\":0.001}");
+    }
+    if (shared >= 0 && draw(m, 2) == 0) {
+        y = add_pair(m, y, shared);
+    }
+    int inner = kind == 1 ? width : draw_width(m);
+    y = add_activation(m, add_product(m, y, width, inner, 1));
+    y = kind == 1 ? y : add_product(m, y, inner, width, 0.5);
+    if (old >= 0 && draw(m, 2) == 0) {
+        y = add_pair(m, y, old);
+    }
+    return kind == 1 && draw(m, 2) == 0 ? y : add_pair(m, y, x);
+}
+
+/* Blocks are made with the same draws; their tensors differ by their seeds. */
+static int add_blocks(struct maker *m, int width) {
+    int x = draw(m, 2) == 0 ? 0 : add_product(m, 0, width, width, 1);
+    int old = draw(m, 3) == 0 ? x : -1, shared = -1;
+    if (draw(m, 3) == 0) {
+        char shape[32];
+        snprintf(shape, sizeof shape, "[%d]", width);
+        shared = add_tensor(m, shape, 0.5, 0.1);
+    }
+    int turns = 2 + (int)draw(m, 5);
+    uint64_t state = m->state;
+    for (int i = 0; i < turns; i++) {
+        m->state = state;
+        x = add_block(m, x, width, old, shared);
+    }
+    return draw(m, 2) == 0 ? add_product(m, x, width, draw_width(m), 0.5) : x;
+}
+
+static char *make(uint64_t seed, int is_repeated) {
     struct maker m = {.state = seed, .next = 1};
     char *initializers = NULL;
     char *nodes = NULL;
@@ -183,7 +225,7 @@ char *random_graph_json(uint64_t seed) {
         m.rows = 1 + (m.rows - 1) / 4;
     }
     int hidden = 0;
-    int out = add_layers(&m, 0, width, &hidden);
+    int out = is_repeated ? add_blocks(&m, width) : add_layers(&m, 0, width, &hidden);
     int is_failed = ferror(m.initializers) || ferror(m.nodes);
     is_failed |= fclose(m.initializers) != 0;
     is_failed |= fclose(m.nodes) != 0;
@@ -192,4 +234,12 @@ char *random_graph_json(uint64_t seed) {
     free(initializers);
     free(nodes);
     return text;
+}
+
+char *random_graph_json(uint64_t seed) {
+    return make(seed, 0);
+}
+
+char *random_graph_repeated_json(uint64_t seed) {
+    return make(seed, 1);
 }

@@ -12,6 +12,10 @@
  * data from generators, magnitudes near 1 at each layer. */
 char *random_graph_json(uint64_t seed);
 
+/* Dense networks of 2 to 6 equal blocks with parameters of their own: plain or residual, some with a
+ * normalisation, a row that all blocks share, or a value from before them. */
+char *random_graph_repeated_json(uint64_t seed);
+
 /* Networks of all operators: a start (tokens, a matrix, or patches of an image through Conv), then
  * 3 to 12 blocks on the last value or an older one, some of them repeated: projections, attention,
  * normalisation, element by element, reductions, moves; odd and prime extents, operands that

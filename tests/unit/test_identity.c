@@ -224,7 +224,8 @@ static struct digest key_of(const json_t *model, const struct key_inputs *inputs
 }
 
 static const struct key_inputs fixed = {
-    KEY_VERSION, "{\"accumulate\":\"f32\",\"profile\":\"off\",\"tiles\":64}", KEY_TARGET, FIXED_ID};
+    KEY_VERSION, "{\"accumulate\":\"f32\",\"profile\":\"off\",\"repeat\":\"auto\",\"tiles\":64}",
+    KEY_TARGET, FIXED_ID};
 
 static const char model_text[] =
     "{'inputs':[{'name':'x','dtype':'float16','shape':[8,64]}],"
@@ -302,7 +303,8 @@ START_TEST(every_input_changes_the_key) {
     }
     struct key_inputs inputs[4] = {fixed, fixed, fixed, fixed};
     inputs[0].version = "ipud key 0";
-    inputs[1].options_json = "{\"accumulate\":\"f32\",\"profile\":\"off\",\"tiles\":65}";
+    inputs[1].options_json =
+        "{\"accumulate\":\"f32\",\"profile\":\"off\",\"repeat\":\"auto\",\"tiles\":65}";
     inputs[2].target = "ipu22";
     inputs[3].compiler_id = "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
     json_t *model = model_with(NULL, NULL, 1);
