@@ -12,7 +12,7 @@
 #include "compile/compile.h"
 #include "graph/graph.h"
 
-#define KEY_VERSION "ipud key 2"
+#define KEY_VERSION "ipud key 3"
 #define KEY_TARGET  "ipu21"
 
 struct key_inputs { /* what enters besides the graph; texts, borrowed */
