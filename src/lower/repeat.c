@@ -54,7 +54,10 @@ uint32_t lower_step_level(struct lowering *l, uint32_t step, uint32_t earliest) 
     }
     uint32_t end = loop->level_first + loop->level_count;
     uint32_t last = earliest + (l->plan->steps[step].k > 1 ? 1 : 0);
-    bool may_be_before = last < loop->level_first && !reads_from(l, step, loop->level_first);
+    const struct plan_step *s = &l->plan->steps[step];
+    bool is_alone = !s->is_fused && s->fused == 0; /* a fused pair runs at one level */
+    bool may_be_before =
+        is_alone && last < loop->level_first && !reads_from(l, step, loop->level_first);
     return may_be_before || earliest > end ? earliest : end;
 }
 
@@ -90,13 +93,23 @@ static bool may_replace(const struct plan_step *s, int o) {
     }
 }
 
+/* The step whose calls do the work of this one. */
+static uint32_t doer(const struct lowering *l, uint32_t step) {
+    return l->plan->steps[step].fused > 0 ? plan_fused_gemm(l->plan, step) : step;
+}
+
 /* Step reads the carried matrix after the time at which its successor is written, or at it. */
 static bool reads_too_late(const struct lowering *l, uint32_t step, uint32_t maker) {
     const struct plan_step *s = &l->plan->steps[step];
-    const struct step_time *t = &l->times[maker];
+    const struct step_time *t = &l->times[doer(l, maker)];
+    if (l->times[doer(l, step)].time < t->result_time) {
+        return false;
+    }
     for (int o = 0; o < PLAN_OPERANDS; o++) {
-        if (s->in[o] == repeat_of(l)->carried && l->times[step].time >= t->result_time &&
-            !(step == maker && may_replace(s, o) && lower_is_local(l, s, o))) {
+        uint32_t norm = s->in[o] != PLAN_NONE ? plan_deferred_norm(l->plan, s->in[o]) : PLAN_NONE;
+        uint32_t read = norm != PLAN_NONE ? l->plan->steps[norm].in[0] : s->in[o];
+        if (read == repeat_of(l)->carried &&
+            !(step == maker && norm == PLAN_NONE && may_replace(s, o) && lower_is_local(l, s, o))) {
             return true;
         }
     }
@@ -111,7 +124,7 @@ bool lower_is_in_place(const struct lowering *l, uint32_t step) {
     const struct plan_step *carry = &l->plan->steps[r->first + r->count - 1];
     const struct plan_matrix *carried = &l->plan->matrices[r->carried];
     if (l->plan->steps[step].out != carry->in[0] ||
-        !plan_dist_equal(l->plan->steps[step].dist, carried->dist)) {
+        !plan_dist_equal(l->plan->matrices[carry->in[0]].dist, carried->dist)) {
         return false;
     }
     for (uint32_t i = r->first; i + 1 < r->first + r->count; i++) {

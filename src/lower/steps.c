@@ -41,6 +41,9 @@ bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o) 
     if (norm != PLAN_NONE) {
         x = &l->plan->matrices[l->plan->steps[norm].in[0]];
     }
+    if (s->kind == PLAN_CARRY || s->fused > 0) { /* strips, maybe */
+        return plan_dist_equal(x->dist, s->dist);
+    }
     return s->kind == PLAN_GEMM ? lower_gemm_is_local(s, x->dist)
                                 : plan_is_home(s, s->dist, o, x->dist);
 }

@@ -113,11 +113,29 @@ static void add_access(struct checker *c, bool is_write, struct access x) {
     }
 }
 
+/* Every slot of a sequence is aligned when the first one is. */
+static void check_slots(struct checker *c, uint32_t at) {
+    const struct lower_vertex *v = &c->tg->vertices[at];
+    struct kernel_operand operands[6];
+    int count = 0;
+    kernel_operands(&v->variant, operands, &count);
+    for (int o = 0; o < count; o++) {
+        struct buffer_id b = v->words[operands[o].word].buffer;
+        if (b.n != NO_BUFFER.n && c->tg->buffers[b.n].slots > 1 &&
+            lower_slot_bytes(&c->tg->buffers[b.n]) % operands[o].align != 0) {
+            fault(c, "vertex", at, "slots of a sequence are misaligned");
+        }
+    }
+}
+
 static void collect_vertices(struct checker *c) {
     for (uint32_t i = 0; i < c->tg->vertex_count; i++) {
         const struct lower_vertex *v = &c->tg->vertices[i];
         uint32_t out;
         uint32_t bytes = written(v, &out);
+        if (c->tg->loop.turns > 0) {
+            check_slots(c, i);
+        }
         for (uint32_t w = 0; w < v->word_count; w++) {
             struct lower_word word = v->words[w];
             if (word.buffer.n == NO_BUFFER.n) {

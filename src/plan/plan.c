@@ -509,14 +509,14 @@ extend_attention(struct search *q, struct draft *list, uint32_t step, const stru
 /* A NORM may be left to its readers when they are products that read whole rows of it. */
 static bool may_defer(const struct search *q, uint32_t step) {
     const struct plan_step *s = &q->plan->steps[step];
-    if (s->kind != PLAN_NORM || s->in_panel[0] != 0 || matrix(q, s->in[0])->panels != s->panels ||
-        q->plan->repeat.turns > 0) {
+    if (s->kind != PLAN_NORM || s->in_panel[0] != 0 || matrix(q, s->in[0])->panels != s->panels) {
         return false;
     }
     uint32_t readers = 0;
     for (uint32_t i = step + 1; i < q->plan->step_count; i++) {
         const struct plan_step *r = &q->plan->steps[i];
-        readers += r->kind == PLAN_GEMM && r->in[0] == s->out && r->groups == s->panels;
+        readers += r->kind == PLAN_GEMM && r->in[0] == s->out && r->groups == s->panels &&
+                   plan_is_same_part(q->plan, step, i);
     }
     return readers > 0 && readers == matrix(q, s->out)->uses;
 }
@@ -540,7 +540,8 @@ extend_fused(struct search *q, struct draft *list, uint32_t step, const struct s
     const struct plan_matrix *x = matrix(q, made), *y = matrix(q, other);
     if (s->act != ACT_NONE || other == made || x->step == PLAN_NONE || x->uses != 1 ||
         q->last_use[made] != step || !lies_alike(q, s, 0) || !lies_alike(q, s, 1) ||
-        q->plan->repeat.turns > 0 || !choice_of(from, step, x->step)->form.by_rows) {
+        !plan_is_same_part(q->plan, x->step, step) ||
+        !choice_of(from, step, x->step)->form.by_rows) {
         return;
     }
     const struct plan_dist *dist = from->dist[made], *source = from->dist[other];

@@ -276,6 +276,8 @@ uint32_t plan_deferred_norm(const struct plan *p, uint32_t matrix);
 uint32_t plan_fused_gemm(const struct plan *p, uint32_t step);
 /* How often a step runs: the turns of the repeat it lies in, else once. */
 uint32_t plan_step_turns(const struct plan *p, uint32_t step);
+/* Both before the repeat, in it or behind it: one may do the work of the other. */
+bool plan_is_same_part(const struct plan *p, uint32_t a, uint32_t b);
 /* The value that a step reads in a turn; outside of a repeat turn is 0. NO_VALUE when it reads
  * none. */
 struct value_id

@@ -12,6 +12,14 @@ uint32_t plan_step_turns(const struct plan *p, uint32_t step) {
     return is_inside(p, step) ? p->repeat.turns : 1;
 }
 
+static int part_of(const struct plan *p, uint32_t step) {
+    return is_inside(p, step) ? 1 : p->repeat.turns > 0 && step > p->repeat.first ? 2 : 0;
+}
+
+bool plan_is_same_part(const struct plan *p, uint32_t a, uint32_t b) {
+    return part_of(p, a) == part_of(p, b);
+}
+
 static struct value_id own_value(const struct plan *p, uint32_t step, enum plan_param param) {
     const struct plan_step *s = &p->steps[step];
     switch (param) {

@@ -141,7 +141,8 @@ static void check_step(struct checker *c, uint32_t at) {
             if (x->rows != s->rows || s->in_panel[o] + s->groups > x->panels) {
                 fault(c, "step", at, "operand has another shape");
             }
-        } else if (x->kind != PLAN_CONSTANT && !s->is_deferred && s->fused == 0) {
+        } else if (
+            x->kind != PLAN_CONSTANT && !s->is_deferred && s->fused == 0 && s->kind != PLAN_CARRY) {
             check_needs(c, at, x, o);
         }
     }
@@ -152,7 +153,7 @@ static void check_step(struct checker *c, uint32_t at) {
     if (s->is_deferred) {
         return;
     }
-    if (s->kind != PLAN_GEMM && s->fused == 0 && s->dist->quads != 4) {
+    if (s->kind != PLAN_GEMM && s->kind != PLAN_CARRY && s->fused == 0 && s->dist->quads != 4) {
         fault(c, "step", at, "its result lies in strips");
     }
     if (s->form.by_rows && (s->kind != PLAN_GEMM || s->k != 1 || s->m != s->rows ||
