@@ -51,6 +51,7 @@ for target in "$asan"/tests/fuzz/fuzz_*; do
     run "$name" 120 "$target" "tests/fuzz/corpus/${name#fuzz_}"
 done
 run diff-random 1800 "$asan/tests/diff/diff" --count 100
+run diff-repeated 900 "$asan/tests/diff/diff" --repeated --count 40
 run diff-f16 900 "$asan/tests/diff/diff" --f16 --count 40
 run diff-all 900 "$asan/tests/diff/diff" --all --count 30
 for test in "$build"/tsan/tests/unit/test_*; do

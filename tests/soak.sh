@@ -48,6 +48,7 @@ two diff-random-2 3000 "$build/tests/diff/diff" --count "$half" --seed $((100000
 half=$(count 1000)
 two diff-all-1 3000 "$build/tests/diff/diff" --all --count "$half" --seed 2000000
 two diff-all-2 3000 "$build/tests/diff/diff" --all --count "$half" --seed $((2000000 + half))
+two diff-repeated 3000 "$build/tests/diff/diff" --repeated --count "$(count 300)" --seed 1000000
 two diff-all-same 3000 "$build/tests/diff/diff" --all --count "$(count 25)" --seed 42 --same
 two oracle 1800 tests/oracle/run.sh "$build" 2 200 all
 two vectors-isa 600 "$build/tests/vectors" isa tests/vectors/isa-vectors.jsonl

@@ -7,6 +7,7 @@ build=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 "$build/tests/perf/bench"
 "$build/tests/perf/exchange-bench"
+tests/perf/repeat.sh "$build"
 
 work=$(mktemp -d)
 export IPUD_SOCKET=$work/sock
