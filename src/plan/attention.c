@@ -4,8 +4,8 @@
  * rows, as that of every other product in heads does:
  *
  *   rows of a head   tile of key part 0   1   2   3       rows of the result
- *   query part 0           t0  t1  t2  t3       ->        t0 t1 t2 t3, a quarter each
- *   query part 1           t4  t5  t6  t7       ->        t4 t5 t6 t7
+ *   query part 0           t0  t2  t4  t6       ->        t0 t2 t4 t6, a quarter each
+ *   query part 1           t1  t3  t5  t7       ->        t1 t3 t5 t7
  *
  * Keys are cut at multiples of 16, so that at most one part has an incomplete group. Parts have at
  * most 512 keys, which is what may be summed in f16 (design.md D2); the merge is in f32. */
@@ -67,6 +67,28 @@ struct footprint attention_bytes(const struct plan_step *s, const struct attenti
     return f;
 }
 
+bool attention_pairs_keys(const struct attention_cut *c) {
+    return c->query_parts % 2 == 0;
+}
+
+/* As dist_heads(), but with the tiles of one key part, not of one query part, in a row. */
+const struct plan_dist *
+attention_dist(const struct plan_step *s, const struct attention_cut *c, struct dist_pool *pool) {
+    uint32_t parts = c->query_parts * c->key_parts;
+    const struct plan_dist *base =
+        dist_heads(pool, s->rows, s->panels, s->product.batches, s->product.heads, parts, 1, 0);
+    struct plan_dist *d = ARENA_NEW(pool->arena, struct plan_dist);
+    uint16_t *tile = ARENA_ARRAY(pool->arena, uint16_t, (size_t)base->m * base->n);
+    for (uint32_t i = 0; i < base->m * base->n; i++) {
+        uint32_t own = base->tile[i] % parts;
+        tile[i] =
+            (uint16_t)(base->tile[i] - own + own % c->key_parts * c->query_parts + own / c->key_parts);
+    }
+    *d = *base;
+    d->tile = tile;
+    return d;
+}
+
 static uint32_t
 cut_insert(struct attention_cut *ret, uint32_t count, uint32_t limit, struct attention_cut c) {
     if (count == limit && ret[count - 1].score <= c.score) {
@@ -100,10 +122,10 @@ uint32_t attention_menu(
                 bytes.region1 > PLAN_REGION1_BYTES) {
                 continue;
             }
-            c.score =
-                attention_compute(s, &c) + attention_merge_exchange(s, &c) +
-                (keys > 1 ? PLAN_SYNC_CYCLES : 0) +
-                8ull * (e.rows * p->head_panels[0] + e.keys * (p->head_panels[1] + p->out_panels));
+            uint64_t key_events = attention_pairs_keys(&c) ? 4 : 8;
+            c.score = attention_compute(s, &c) + attention_merge_exchange(s, &c) +
+                      (keys > 1 ? PLAN_SYNC_CYCLES : 0) + 8ull * e.rows * p->head_panels[0] +
+                      key_events * e.keys * (p->head_panels[1] + p->out_panels);
             count = cut_insert(ret, count, limit, c);
         }
     }

@@ -365,7 +365,7 @@ static bool lies_alike(const struct search *q, const struct plan_step *s, int o)
 
 static uint64_t move_operand(
     struct search *q, const struct plan_step *s, const struct plan_dist *dist, int o,
-    const struct plan_dist *source) {
+    const struct plan_dist *source, const struct attention_cut *cut) {
     if (lies_alike(q, s, o)) {
         return plan_dist_equal(source, dist)
                    ? 0
@@ -377,7 +377,8 @@ static uint64_t move_operand(
     struct plan_need n = plan_need(s, dist, 0, 0, o);
     uint32_t rows = n.row_last - n.row_first, panels = n.panel_last - n.panel_first;
     uint32_t sources = 1 + rows * source->m / matrix(q, s->in[o])->rows;
-    return 8ull * rows * panels + 3ull * panels * sources + PLAN_START_EVENTS;
+    bool is_paired = cut != NULL && o > 0 && attention_pairs_keys(cut) && rows >= 16 * sources;
+    return (is_paired ? 4ull : 8ull) * rows * panels + 3ull * panels * sources + PLAN_START_EVENTS;
 }
 
 /* Bytes of one tile: blocks of operands and result, a gathered one beside its source. */
@@ -436,7 +437,7 @@ static void extend_one(
             source = lies_alike(q, s, o) ? dist : rows_home(q, matrix(q, s->in[o]));
             d.c.inputs[o] = source;
         }
-        uint64_t cost = move_operand(q, s, dist, o, source);
+        uint64_t cost = move_operand(q, s, dist, o, source, cut);
         uint32_t level = level_of(from, s->in[o]) + (cost > 0 ? 1 : 0);
         moved += cost;
         avail = level > avail ? level : avail;
@@ -499,9 +500,7 @@ extend_attention(struct search *q, struct draft *list, uint32_t step, const stru
     struct attention_cut menu[8];
     uint32_t count = attention_menu(s, q->tiles, menu, 8);
     for (uint32_t i = 0; i < count; i++) {
-        const struct plan_dist *dist = dist_heads(
-            &q->pool, s->rows, s->panels, s->product.batches, s->product.heads,
-            menu[i].query_parts * menu[i].key_parts, 1, 0);
+        const struct plan_dist *dist = attention_dist(s, &menu[i], &q->pool);
         extend_one(q, list, step, from, dist, &menu[i]);
     }
 }

@@ -92,6 +92,12 @@ bool attention_has_blocks(const struct plan_step *s);
 /* The best, cheapest first; 0 when no cut fits the tiles. */
 uint32_t attention_menu(
     const struct plan_step *s, uint32_t tiles, struct attention_cut *ret, uint32_t limit);
+/* Result of the cut. Not interned. */
+const struct plan_dist *
+attention_dist(const struct plan_step *s, const struct attention_cut *c, struct dist_pool *pool);
+/* Tiles that take the same keys come in pairs (exchange fact sheet 6): what goes to all of them in
+ * pieces of 128 words or more can reach both members at once. */
+bool attention_pairs_keys(const struct attention_cut *c);
 uint64_t attention_compute(const struct plan_step *s, const struct attention_cut *c);
 /* Events of the exchange before the merge, without its barrier; 0 when nothing is exchanged. */
 uint64_t attention_merge_exchange(const struct plan_step *s, const struct attention_cut *c);

@@ -49,6 +49,18 @@ static int no_files(void *arg, const char *label, struct err *err) {
     return err_set(err, ERR_MISSING, "file '%s'", label);
 }
 
+/* Tiles of an even number of query parts take their keys in pairs. */
+static void check_pairs(const struct plan_step *s) {
+    uint32_t parts = s->dist->m / s->product.batches, queries = parts / s->k;
+    for (uint32_t i = 0; queries % 2 == 0 && i < s->dist->m; i++) {
+        uint32_t query = i % parts / s->k, other = i - query * s->k + (query ^ 1) * s->k;
+        for (uint32_t j = 0; j < s->dist->n; j++) {
+            uint32_t tile = s->dist->tile[i * s->dist->n + j];
+            ck_assert_uint_eq(s->dist->tile[other * s->dist->n + j], tile ^ 1);
+        }
+    }
+}
+
 /* The last step of the best plan; 0, or the error that there is none. */
 static int try_plan(
     const char *model, uint32_t tiles, bool f16, uint32_t fill_percent, struct plan_step *ret) {
@@ -71,6 +83,9 @@ static int try_plan(
     }
     if (rc == 0) {
         *ret = set->finalists[0].steps[set->finalists[0].step_count - 1];
+        if (ret->product.is_blocked) {
+            check_pairs(ret);
+        }
     }
     json_decref(document);
     arena_done(&arena);
@@ -119,7 +134,7 @@ START_TEST(results) {
         .runs = 1,
         .accumulate_f16 = true,
         .folder = folder,
-        .sim = {.threads = 1, .poison_launch = true}};
+        .sim = {.threads = 1, .poison = true}};
     struct pipeline_result result;
     struct err err = {0};
     int rc = pipeline_run(model, &options, &result, &err);
