@@ -28,7 +28,7 @@ run() {
     *) result=FAIL ;;
     esac
     printf '%-5s %-32s %5d s  %s\n' "$result" "$name" $((SECONDS - from)) \
-        "$(grep -vE '^patterns:' "$logs/$name.log" | tail -n 1 | cut -c 1-90)" >"$logs/$name.row"
+        "$(grep -vE '^(patterns|faults):' "$logs/$name.log" | tail -n 1 | cut -c 1-90)" >"$logs/$name.row"
     cat "$logs/$name.row"
 }
 

@@ -334,6 +334,9 @@ START_TEST(each_fault_is_named) {
     ck_assert_msg(r == -s->code && err.code == s->code, "%s: %d %s", s->name, r, err.text);
     ck_assert_msg(strstr(err.text, s->text) != NULL, "%s: %s", s->name, err.text);
     check_postmortem(s, d, true);
+    printf(
+        "faults: %-24s %-12s %.3f s of processor time: %s\n", s->name, err_name(err.code), seconds,
+        err.text);
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     ck_assert_msg(seconds < MAX_CPU_S, "%s: %.2f s", s->name, seconds);
 #endif
