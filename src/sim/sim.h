@@ -26,7 +26,7 @@ struct sim_options {
     uint32_t slice_cycles; /* most cycles one register read may run; 0 = about 10 ms of work */
     bool model_c;          /* host sync model C instead of A (device fact sheet 4.5) */
     bool race_marks;       /* apply mark writes at once instead of at quiescence */
-    bool poison;           /* poison registers at reset, those of workers also between launches */
+    bool poison_launch;    /* poison registers at reset, those of workers also between launches */
     /* A supervisor that waits in a sync takes injected instructions while its stop is requested.
      * Hardware has been seen to refuse (CNQ), and debug tools there live with it; without this the
      * simulator always refuses, with it a post-mortem can say where each tile waits. */

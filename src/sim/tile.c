@@ -22,7 +22,7 @@ struct tile *tile_new(uint16_t physical, const struct sim_options *options) {
         if (options->vectors != SIM_VECTORS_BEST && options->vectors - 1 < t->level) {
             t->level = (uint8_t)(options->vectors - 1);
         }
-        t->poison = options->poison;
+        t->poison_launch = options->poison_launch;
         if (options->trace_tile < 0 || options->trace_tile == physical) {
             t->trace = options->trace;
         }
@@ -71,7 +71,7 @@ void tile_reset(struct tile *t) {
         c->pc = TARGET_MEM_BASE;
         c->exit_status = -1;
         c->next = TILE_NEVER;
-        if (t->poison) {
+        if (t->poison_launch) {
             poison_registers(c);
         }
     }
@@ -225,7 +225,7 @@ static void slot_release(struct tile *t, struct context *c, uint64_t cycle) {
 void worker_start(struct tile *t, int w, uint32_t pc, uint32_t vertex_base, uint64_t from) {
     struct context *c = &t->ctx[w];
 
-    if (t->poison) {
+    if (t->poison_launch) {
         poison_registers(c);
     }
     c->pc = pc;

@@ -176,7 +176,7 @@ struct tile {
     bool breaks_on_sync;
     bool is_past_break; /* the sync at pc has been stopped at and is to be executed */
     uint16_t physical;
-    bool poison;
+    bool poison_launch;
     uint32_t csr[256];     /* supervisor registers without a place of their own */
     bool consensus, raerr; /* SSR.LC, SSR.RAERR */
     struct insn insn;      /* of TILE_SYNC and TILE_EXCHANGE */

@@ -34,7 +34,7 @@ static const struct way {
 } ways[] = {
     {"1 thread", {.threads = 1}},
     {"2 threads", {.threads = 2}},
-    {"poisoned launches", {.threads = 2, .poison = true}},
+    {"poisoned launches", {.threads = 2, .poison_launch = true}},
     {"slices of 1,000 cycles", {.threads = 2, .slice_cycles = 1000}},
     {"slices of 7 cycles", {.threads = 1, .slice_cycles = 7}},
     {"slices of 1 cycle", {.threads = 1, .slice_cycles = 1}},

@@ -21,7 +21,7 @@ int __wrap_sim_device_open(
 static void apply(struct sim_options *o, const char *word, size_t n) {
     unsigned value;
     if (n == 6 && strncmp(word, "poison", n) == 0) {
-        o->poison = true;
+        o->poison_launch = true;
     } else if (sscanf(word, "threads=%3u", &value) == 1 && value > 0) {
         o->threads = (int)value;
     } else if (sscanf(word, "slice=%9u", &value) == 1 && value > 0) {

@@ -26,7 +26,7 @@ void bench_init(struct bench *b, const struct kernel_variant *v) {
     memset(b, 0, sizeof(*b));
     arena_init(&b->arena, 64u << 20);
     b->variant = *v;
-    struct sim_options options = {.threads = 1, .trace_tile = -1, .poison = true};
+    struct sim_options options = {.threads = 1, .trace_tile = -1, .poison_launch = true};
     b->tile = sim_tile_new(&options);
     ck_assert_ptr_nonnull(b->tile);
     b->before = malloc(TARGET_MEM_SIZE);

@@ -26,7 +26,7 @@
 #define INVALID_INSTR ETYPE_INVALID_INSTR
 
 static struct sim_tile *tile_of(bool poison) {
-    struct sim_options options = {.poison = poison, .trace_tile = -1};
+    struct sim_options options = {.poison_launch = poison, .trace_tile = -1};
     struct sim_tile *t = sim_tile_new(&options);
 
     ck_assert_ptr_nonnull(t);
