@@ -19,16 +19,22 @@ TIMEFORMAT='%U %S %R'
 
 # one TARGET: runs it and leaves a row of the table.
 one() {
-    local name=$1 dir=$scratch/$1 status=ok
+    local name=$1 dir=$scratch/$1 status=ok code=0
     local grown=${FUZZ_GROWN:-$scratch/grown}/$1
     mkdir -p "$grown" "$dir/found"
     { time "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -max_len=65536 -timeout=1200 \
+        -report_slow_units=1200 \
         -rss_limit_mb=2048 -print_final_stats=1 -verbosity=1 -artifact_prefix="$dir/found/" \
-        "$grown" "$corpus/$name" >"$dir/log" 2>&1; } 2>"$dir/time" || status=FOUND
-    if [ $status = FOUND ]; then
+        "$grown" "$corpus/$name" >"$dir/log" 2>&1; } 2>"$dir/time" || code=$?
+    case $code in
+    0) ;;
+    72) status=ended ;; # a signal from outside, no finding
+    *)
+        status=FOUND
         tail -n 60 "$dir/log" >"$dir/failed"
         cp "$dir"/found/* . 2>/dev/null
-    fi
+        ;;
+    esac
     read -r user system wall <"$dir/time"
     awk -v name="$name" -v status=$status -v cpu="$(echo "$user + $system" | bc)" -v wall="$wall" \
         '/cov: / { for (i = 1; i < NF; i++) { if ($i == "cov:") cov = $(i + 1);
