@@ -65,10 +65,11 @@ static const struct coefs *coefs_get(struct tile *t, enum coef_form form) {
         return w;
     }
     if (w == NULL) {
-        w = t->coefs = calloc(1, sizeof *w);
+        w = t->coefs = aligned_alloc(64, sizeof *w);
         if (w == NULL) {
             return NULL;
         }
+        memset(w, 0, sizeof *w);
     }
     if (w->form != form) {
         w->form = (uint8_t)form;

@@ -120,7 +120,7 @@ struct page {
 };
 
 struct context {
-    _Alignas(32) uint32_t even[16]; /* AACC[2k], raw f32 */
+    _Alignas(64) uint32_t even[16]; /* AACC[2k], raw f32; whole cache lines */
     uint32_t odd[16];               /* AACC[2k + 1] */
     uint32_t m[SINK + 4];
     uint32_t a[CROSSED + 8];
@@ -150,9 +150,9 @@ enum sup_wait { SUP_RUNS, SUP_LOCAL, SUP_BARRIER, SUP_CHIP };
 /* Coefficients as numbers, rebuilt when stale: in the widest case 8 lanes of 4 phases. */
 enum coef_form { COEF_NONE, COEF_F16, COEF_F8_152, COEF_F8_143, COEF_F32 };
 struct coefs {
-    uint8_t form;          /* enum coef_form of `lane` */
-    uint64_t stale;        /* bit per CWEI entry */
-    double lane[4][8][16]; /* [p][lane][unit]; f32: [p][half] */
+    _Alignas(64) double lane[4][8][16]; /* [p][lane][unit]; f32: [p][half] */
+    uint64_t stale;                     /* bit per CWEI entry */
+    uint8_t form;                       /* enum coef_form of `lane` */
 };
 
 struct tile {
