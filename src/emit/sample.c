@@ -7,7 +7,10 @@
  * stored as the interval opens; the first interval needs none. Words lie at the end of the tables'
  * area, and as many are set aside as the program can need whatever its exchange rows turn out to
  * be: one for each phase of the whole program, and one for each group of calls of the tile. A tile
- * that would need more than EMIT_MAX_MARKS stops sampling: its last interval is `rest`. */
+ * that would need more than EMIT_MAX_MARKS stops sampling: its last interval is `rest`.
+ *
+ * In a loop each turn stores its marks over those of the turn before: the last one is what a profile
+ * shows, and an interval `repeat` before it stands for all others. */
 #include "emit/emit_internal.h"
 
 #include <stdlib.h>
@@ -122,6 +125,19 @@ static uint64_t received_bytes(const struct tile_graph *tg, uint32_t level) {
     return 4 * words;
 }
 
+/* Cycles of all turns of the loop but the last, whose samples are kept. */
+static uint32_t earlier_turns(const struct emit_context *c) {
+    const struct lower_loop *loop = &c->tg->loop;
+    uint64_t turn = 0;
+    for (uint32_t i = loop->level_first; i < loop->level_first + loop->level_count; i++) {
+        const struct exchange_level *x = &c->exchange->levels[i];
+        turn += c->tg->levels[i].compute_cycles;
+        turn += x->transfer_count > 0 ? x->phase.horizon + PLAN_SYNC_CYCLES : 0;
+    }
+    turn *= loop->turns - 1;
+    return turn < UINT32_MAX ? (uint32_t)turn : UINT32_MAX;
+}
+
 static struct package_step head_of(struct planner *p, const struct emit_interval *x) {
     struct package_step s = {
         .kind = x->kind,
@@ -135,6 +151,10 @@ static struct package_step head_of(struct planner *p, const struct emit_interval
         s.bound = phase->latency_bound;
         s.predicted = phase->horizon + PLAN_SYNC_CYCLES;
         s.bytes = received_bytes(p->c->tg, x->level);
+    }
+    if (x->kind == STEP_REPEAT) {
+        s.predicted = earlier_turns(p->c);
+        s.horizon = p->c->tg->loop.turns - 1;
     }
     for (uint32_t i = 0; i < x->vertex_count; i++) {
         s.predicted += p->c->tg->vertices[p->c->index->vertex[x->vertex_first + i]].cycles;

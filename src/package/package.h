@@ -122,7 +122,8 @@ struct package_step { /* what an interval of one or more tiles holds */
     uint32_t level, last_level;      /* levels of the program, equal but for IDLE, REST, REPEAT */
     uint32_t first_call, call_count; /* COMPUTE, REST, REPEAT */
     uint32_t predicted;              /* cycles; EXCHANGE: horizon and barrier */
-    uint32_t horizon, bound;         /* EXCHANGE: scheduled events, and no schedule is shorter */
+    uint32_t horizon, bound;         /* EXCHANGE: scheduled events, and no schedule is shorter;
+                                      * REPEAT: horizon is the number of turns */
     uint64_t bytes;                  /* EXCHANGE: received by all tiles together */
 };
 

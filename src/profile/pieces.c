@@ -101,6 +101,23 @@ static void add_calls(
     }
 }
 
+/* Earlier turns of a loop did what the one that follows does. Pieces of a tile lie in order. */
+static void price_repeats(struct profile_pieces *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        struct profile_piece *x = &r->pieces[i];
+        uint64_t useful = 0;
+        for (size_t k = i + 1; x->turns > 0 && k < r->count; k++) {
+            const struct profile_piece *c = &r->pieces[k];
+            if (c->tile.n != x->tile.n || c->level > x->last_level) {
+                break;
+            }
+            useful += c->useful;
+        }
+        useful *= x->turns;
+        x->useful = x->turns == 0 ? x->useful : useful < UINT32_MAX ? (uint32_t)useful : UINT32_MAX;
+    }
+}
+
 int profile_pieces_build(const struct profile *p, struct profile_pieces *ret) {
     memset(ret, 0, sizeof *ret);
     if (find_phases(p, ret) < 0) {
@@ -129,7 +146,9 @@ int profile_pieces_build(const struct profile *p, struct profile_pieces *ret) {
             .kind = kinds[step->kind],
             .level = step->level,
             .call = PROFILE_NO_CALL,
-            .predicted = step->kind == STEP_IDLE ? 0 : step->predicted};
+            .predicted = step->kind == STEP_IDLE ? 0 : step->predicted,
+            .turns = step->kind == STEP_REPEAT ? step->horizon : 0,
+            .last_level = step->last_level};
         if (step->kind == STEP_EXCHANGE) {
             add_exchange(ret, s, x);
         } else if (step->kind == STEP_COMPUTE && step->call_count > 0) {
@@ -138,6 +157,7 @@ int profile_pieces_build(const struct profile *p, struct profile_pieces *ret) {
             add(ret, &x, s->start, s->end);
         }
     }
+    price_repeats(ret);
     return 0;
 }
 

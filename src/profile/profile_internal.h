@@ -25,6 +25,7 @@ struct profile_piece {
     uint32_t call; /* COMPUTE: into calls, else PROFILE_NO_CALL */
     int64_t start, end;
     uint32_t predicted, useful; /* cycles */
+    uint32_t turns, last_level; /* REPEAT: how many turns of the levels from `level` on */
 };
 
 struct profile_phase { /* an exchange phase, by level */

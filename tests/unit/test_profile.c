@@ -158,6 +158,7 @@ START_TEST(loops_are_one_segment) {
     uint32_t marks[] = {600, 700, 640};
     s.steps[2].kind = STEP_REPEAT;
     s.steps[2].predicted = 290;
+    s.steps[2].horizon = 3; /* turns; nothing of them follows */
     struct profile *p = collect(words, marks, 3, 0);
     json_t *report = profile_report(p);
     const json_t *cycles = json_object_get(json_object_get(report, "path"), "cycles");
@@ -165,6 +166,25 @@ START_TEST(loops_are_one_segment) {
     ck_assert_int_eq(number(cycles, "compute", NULL), 60);
     ck_assert_int_eq(number(row(report, "kind", "repeat"), "cycles", NULL), 300);
     ck_assert_int_eq(number(report, "predicted", NULL), 500 + 70 + 290);
+    json_decref(report);
+    profile_free(p);
+}
+END_TEST
+
+/* Three earlier turns did three times what the last one does. */
+START_TEST(earlier_turns_are_useful) {
+    static const uint32_t order[] = {0, 2, 1};
+    uint32_t words[] = {0, 1000, 1, 10, 900, 1};
+    uint32_t marks[] = {600, 700, 640};
+    s.steps[2] = (struct package_step){.kind = STEP_REPEAT, .predicted = 210, .horizon = 3};
+    s.traces[0].steps = order;
+    struct profile *p = collect(words, marks, 3, 0);
+    json_t *report = profile_report(p);
+    const json_t *cycles = json_object_get(json_object_get(report, "path"), "cycles");
+    ck_assert_int_eq(number(row(report, "kind", "repeat"), "useful", NULL), 3 * 30);
+    ck_assert_int_eq(number(report, "useful", NULL), 2 * 30 + 3 * 30);
+    ck_assert_int_eq(number(cycles, "repeat", NULL), 60);
+    ck_assert_int_eq(number(cycles, "compute", NULL), 300);
     json_decref(report);
     profile_free(p);
 }
@@ -218,6 +238,7 @@ int main(void) {
     tcase_add_test(tc, without_a_plan);
     tcase_add_test(tc, report_adds_up);
     tcase_add_test(tc, loops_are_one_segment);
+    tcase_add_test(tc, earlier_turns_are_useful);
     tcase_add_test(tc, file_holds_all);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
