@@ -27,9 +27,9 @@ static double gemm(const struct kernel_variant *v, double rows, double groups, d
     return out * 16 * groups / MACS_PER_CYCLE + out * act_cycles(v->act);
 }
 
-/* Q K', softmax, product with V; all keys, panels of head columns. */
-static double attention(double rows, double keys, double panels) {
-    return 2 * rows * keys * 16 * panels / MACS_PER_CYCLE + rows * (4 * keys + 5);
+/* Q K', softmax, product with V; all keys, panels of head columns and of the result's. */
+static double attention(double rows, double keys, double panels, double out_panels) {
+    return rows * keys * 16 * (panels + out_panels) / MACS_PER_CYCLE + rows * (4 * keys + 5);
 }
 
 double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims) {
@@ -50,7 +50,7 @@ double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims
     case KERNEL_LAYERNORM: return a * b * (v->has_residual ? 1.0 : 0.75); /* passes of 4 halves */
     case KERNEL_ROW_REDUCE: return a * b * 0.25;
     case KERNEL_RELAYOUT: return a * b * 0.5;
-    case KERNEL_ATTENTION: return attention(a, b, dims[2]);
+    case KERNEL_ATTENTION: return attention(a, b, dims[2], dims[3]);
     case KERNEL_ATTENTION_BLOCK: /* keys' share of columns that are padding counts */
         return a * b * (16.0 * dims[2] + 16.0 * dims[3]) / MACS_PER_CYCLE + a * (4 * b + 5);
     case KERNEL_ATTENTION_MERGE: return b * 16 * dims[2] * 0.25 * a;

@@ -135,9 +135,12 @@ fill_attention(const struct kernel_variant *v, const uint32_t *d, struct sweep_c
     c->words[ATTENTION_ROWS] = d[0];
     c->words[ATTENTION_KEYS] = d[1];
     c->words[ATTENTION_PANELS] = d[2];
+    c->words[ATTENTION_OUT_PANELS] = d[3];
     c->words[ATTENTION_SCALE] = float_bits(0.01f);
-    c->bytes[ATTENTION_Q] = c->bytes[ATTENTION_OUT] = 32 * d[0] * d[2];
-    c->bytes[ATTENTION_K] = c->bytes[ATTENTION_V] = 32 * d[1] * d[2];
+    c->bytes[ATTENTION_Q] = 32 * d[0] * d[2];
+    c->bytes[ATTENTION_OUT] = 32 * d[0] * d[3];
+    c->bytes[ATTENTION_K] = 32 * d[1] * d[2];
+    c->bytes[ATTENTION_V] = 32 * d[1] * d[3];
     c->bytes[ATTENTION_SCRATCH] = kernel_scratch_bytes(v, d[1]);
 }
 
@@ -296,16 +299,18 @@ static const struct sweep_kernel kernels[] = {
      fill_relayout},
     {KERNEL_ATTENTION,
      0,
-     {{1, 4, 5},
-      {2, 4, 5},
-      {4, 4, 5},
-      {1, 12, 3},
-      {4, 16, 5},
-      {6, 50, 4},
-      {8, 64, 5},
-      {12, 197, 4},
-      {13, 33, 2},
-      {32, 128, 4}},
+     {{1, 4, 5, 5},
+      {1, 4, 5, 1},
+      {2, 4, 5, 5},
+      {4, 4, 5, 2},
+      {4, 4, 5, 5},
+      {1, 12, 3, 3},
+      {4, 16, 5, 5},
+      {6, 50, 4, 2},
+      {8, 64, 5, 5},
+      {12, 197, 4, 4},
+      {13, 33, 2, 1},
+      {32, 128, 4, 4}},
      fill_attention},
     {KERNEL_ATTENTION_BLOCK,
      0,
