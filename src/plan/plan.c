@@ -195,6 +195,7 @@ static void finish_draft(
     uint64_t syncs = (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
     d.exchange = from->exchange + turns * (d.c.exchange + syncs);
     d.cost = from->cost + turns * d.c.compute + (d.exchange - from->exchange);
+    d.ahead *= turns;
     d.rank = from->rank - from->ahead + d.ahead + (d.cost - from->cost) +
              q->byte_price * d.bytes.resident / 256;
     d.level = levels;
@@ -217,15 +218,15 @@ static uint32_t siblings(const struct search *q, uint32_t step, uint32_t *ret_co
     const struct plan_step *all = q->plan->steps, *s = &all[step];
     uint32_t first = step, end = step + 1;
     while (first > 0 && all[first - 1].kind == PLAN_GEMM && all[first - 1].in[0] == s->in[0] &&
-           all[first - 1].in_panel[0] == s->in_panel[0]) {
+           all[first - 1].in_panel[0] == s->in_panel[0] &&
+           plan_is_same_part(q->plan, first - 1, step)) {
         first--;
     }
     while (end < q->plan->step_count && all[end].kind == PLAN_GEMM && all[end].in[0] == s->in[0] &&
-           all[end].in_panel[0] == s->in_panel[0]) {
+           all[end].in_panel[0] == s->in_panel[0] && plan_is_same_part(q->plan, end, step)) {
         end++;
     }
-    *ret_count =
-        q->plan->repeat.turns > 0 || matrix(q, s->in[0])->kind == PLAN_CONSTANT ? 1 : end - first;
+    *ret_count = matrix(q, s->in[0])->kind == PLAN_CONSTANT ? 1 : end - first;
     return first;
 }
 
