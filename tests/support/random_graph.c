@@ -162,6 +162,12 @@ static char *join(
     return n < 0 ? NULL : text;
 }
 
+/* A tolerance goes with the mean square of an output: of few elements, that may be small by chance. */
+static int draw_wide(struct maker *m) {
+    int width = draw_width(m);
+    return width < 32 ? width + 32 : width;
+}
+
 /* One block of a repeated network; `old`, when not negative, is a value from before all blocks. */
 static int add_block(struct maker *m, int x, int width, int old, int shared) {
     char inputs[96];
@@ -201,7 +207,7 @@ static int add_blocks(struct maker *m, int width) {
         m->state = state;
         x = add_block(m, x, width, old, shared);
     }
-    return draw(m, 2) == 0 ? add_product(m, x, width, draw_width(m), 0.5) : x;
+    return draw(m, 2) == 0 ? add_product(m, x, width, draw_wide(m), 0.5) : x;
 }
 
 static char *make(uint64_t seed, int is_repeated) {
@@ -218,7 +224,7 @@ static char *make(uint64_t seed, int is_repeated) {
         free(initializers);
         return NULL;
     }
-    int width = draw_width(&m);
+    int width = is_repeated ? draw_wide(&m) : draw_width(&m);
     m.rows = draw(&m, 3) == 0 ? 1 : 1 + (int)draw(&m, MAX_ROWS);
     if (draw(&m, 4) == 0) {
         m.batch = 1 + (int)draw(&m, 4);
