@@ -74,9 +74,33 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
     return g->buffers;
 }
 
-static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile *g) {
+void lower_gemm_call(
+    struct lowering *l, uint32_t step, const struct gemm_tile *g, struct kernel_variant v,
+    struct buffer_id w, uint32_t groups) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct step_time *t = &l->times[step];
+    uint32_t first = s->panel_bound[g->j], last = s->panel_bound[g->j + 1];
+    struct lower_vertex x = lower_new_vertex(v, g->tile, t->level, t->time, step);
+    lower_word_buffer(l, &x, GEMM_X, g->x, g->x_offset);
+    lower_word_buffer(l, &x, GEMM_W, w, 0);
+    if (v.has_bias) {
+        lower_word_buffer(l, &x, GEMM_BIAS, lower_row(l, step, PARAM_ROW, g->tile, first, last), 0);
+    }
+    lower_word_buffer(l, &x, GEMM_OUT, g->out, 0);
+    uint32_t scratch = kernel_scratch_bytes(&v, g->rows);
+    if (scratch > 0) {
+        scratch = (scratch + 3) & ~3u;
+        struct buffer_id b = lower_new_buffer(l, g->tile, BUFFER_SCRATCH, scratch, step);
+        lower_word_buffer(l, &x, GEMM_SCRATCH, b, 0);
+    }
+    x.words[GEMM_ROWS].value = g->rows;
+    x.words[GEMM_GROUPS].value = groups;
+    x.words[GEMM_PANELS].value = g->width;
+    lower_push_vertex(l, x, GEMM_WORDS, (const uint32_t[]){g->rows, groups, g->width});
+}
+
+static struct buffer_id weights(struct lowering *l, uint32_t step, const struct gemm_tile *g) {
+    const struct plan_step *s = &l->plan->steps[step];
     uint32_t first = s->panel_bound[g->j], last = s->panel_bound[g->j + 1];
     struct lower_run runs[3] = {{first, last}};
     if (!plan_reduces_in_place(s)) { /* the own share last, see lower.h */
@@ -84,23 +108,8 @@ static void gemm_call(struct lowering *l, uint32_t step, const struct gemm_tile 
         runs[1] = (struct lower_run){g->share.panel_last, last};
         runs[2] = (struct lower_run){g->share.panel_first, g->share.panel_last};
     }
-    struct lower_vertex v = lower_new_vertex(plan_variant(s), g->tile, t->level, t->time, step);
-    lower_word_buffer(l, &v, GEMM_X, g->x, 0);
-    lower_word_buffer(l, &v, GEMM_W, lower_weights(l, step, g->tile, g->kk, runs, 3), 0);
-    if (v.variant.has_bias) {
-        lower_word_buffer(l, &v, GEMM_BIAS, lower_row(l, step, PARAM_ROW, g->tile, first, last), 0);
-    }
-    lower_word_buffer(l, &v, GEMM_OUT, g->out, 0);
-    uint32_t scratch = kernel_scratch_bytes(&v.variant, g->rows);
-    if (scratch > 0) {
-        scratch = (scratch + 3) & ~3u;
-        struct buffer_id b = lower_new_buffer(l, g->tile, BUFFER_SCRATCH, scratch, step);
-        lower_word_buffer(l, &v, GEMM_SCRATCH, b, 0);
-    }
-    v.words[GEMM_ROWS].value = g->rows;
-    v.words[GEMM_GROUPS].value = g->groups;
-    v.words[GEMM_PANELS].value = g->width;
-    lower_push_vertex(l, v, GEMM_WORDS, (const uint32_t[]){g->rows, g->groups, g->width});
+    return lower_weights(
+        l, step, g->tile, s->group_bound[g->kk], s->group_bound[g->kk + 1], runs, 3);
 }
 
 /* Where a K part goes: the block, and behind it what an own share that lies last goes on with. */
@@ -166,6 +175,19 @@ void lower_gemm_rows(struct lowering *l, uint32_t step) {
     }
 }
 
+struct gemm_tile
+lower_gemm_tile(struct lowering *l, uint32_t step, uint32_t i, uint32_t j, uint32_t kk) {
+    const struct plan_step *s = &l->plan->steps[step];
+    struct gemm_tile g = {.i = i, .j = j, .kk = kk, .tile = plan_gemm_tile(s, i, j, kk)};
+    uint32_t first = (uint32_t)((uint64_t)s->rows * i / s->m);
+    g.rows = (uint32_t)((uint64_t)s->rows * (i + 1) / s->m) - first;
+    g.groups = s->group_bound[kk + 1] - s->group_bound[kk];
+    g.width = s->panel_bound[j + 1] - s->panel_bound[j];
+    g.share = plan_reduce_share(s, i, j, kk);
+    g.out = s->k == 1 ? l->home[s->out][i * s->n + j] : partial(l, step, &g);
+    return g;
+}
+
 void lower_gemm(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     if (s->form.by_rows) {
@@ -173,24 +195,15 @@ void lower_gemm(struct lowering *l, uint32_t step) {
         return;
     }
     const struct buffer_id *x = gemm_operand(l, step);
-    uint32_t *row_bound = ARENA_ARRAY(l->arena, uint32_t, (size_t)s->m + 1);
-    for (uint32_t i = 0; i <= s->m; i++) {
-        row_bound[i] = (uint32_t)((uint64_t)s->rows * i / s->m);
-    }
     struct gemm_tile *tiles = ARENA_ARRAY(l->arena, struct gemm_tile, s->k);
     for (uint32_t i = 0; i < s->m; i++) {
         uint32_t column = 0; /* of the result's distribution */
         for (uint32_t j = 0; j < s->n; j++) {
             for (uint32_t kk = 0; kk < s->k; kk++) {
                 struct gemm_tile *g = &tiles[kk];
-                uint32_t tile = plan_gemm_tile(s, i, j, kk);
-                *g = (struct gemm_tile){.i = i, .j = j, .kk = kk, .tile = tile, .x = x[tile]};
-                g->rows = row_bound[i + 1] - row_bound[i];
-                g->groups = s->group_bound[kk + 1] - s->group_bound[kk];
-                g->width = s->panel_bound[j + 1] - s->panel_bound[j];
-                g->share = plan_reduce_share(s, i, j, kk);
-                g->out = s->k == 1 ? l->home[s->out][i * s->n + j] : partial(l, step, g);
-                gemm_call(l, step, g);
+                *g = lower_gemm_tile(l, step, i, j, kk);
+                g->x = x[g->tile];
+                lower_gemm_call(l, step, g, plan_variant(s), weights(l, step, g), g->groups);
             }
             if (s->k > 1) {
                 lower_reduce(l, step, tiles, column);

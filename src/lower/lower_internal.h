@@ -17,9 +17,10 @@ static inline struct need lower_block_need(const struct plan_dist *d, uint32_t i
 
 /* Levels and times of the steps (steps.c), known before anything is made. */
 struct step_time {
-    uint32_t level;        /* of the main call */
-    uint32_t result_level; /* of the reduction, else the same */
+    uint32_t level;        /* of the main call, of the first chunk's */
+    uint32_t result_level; /* of the reduction, else of the last call */
     uint32_t time, result_time;
+    uint32_t *chunk_time; /* by chunk; at its own level each */
 };
 
 /* An operand that was gathered: reused by later steps with the same need. */
@@ -77,9 +78,10 @@ struct buffer_id lower_new_buffer(
     struct lowering *l, uint32_t tile, enum buffer_kind kind, uint32_t bytes, uint32_t step);
 void lower_use(struct lowering *l, struct buffer_id b, uint32_t time); /* extends its life */
 void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born);
+/* Groups [group_first, group_last) of the panels of the runs. */
 struct buffer_id lower_weights(
-    struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk, const struct lower_run *runs,
-    uint32_t run_count);
+    struct lowering *l, uint32_t step, uint32_t tile, uint32_t group_first, uint32_t group_last,
+    const struct lower_run *runs, uint32_t run_count);
 /* Weights of columns [first, last), in quads, a channel after the other. */
 struct buffer_id
 lower_channels(struct lowering *l, uint32_t step, uint32_t tile, uint32_t first, uint32_t last);
@@ -126,8 +128,19 @@ struct gemm_tile { /* one tile of a GEMM grid */
     uint32_t rows, groups, width; /* width: panels of block column j */
     struct plan_share share;
     struct buffer_id x, out; /* out: the result, or a partial */
+    uint32_t x_offset;
 };
 void lower_gemm(struct lowering *l, uint32_t step);
+/* Tile (i, j, kk) with its share and where its partials or result go. */
+struct gemm_tile
+lower_gemm_tile(struct lowering *l, uint32_t step, uint32_t i, uint32_t j, uint32_t kk);
+/* The call of one tile on `groups` groups of x and w. */
+void lower_gemm_call(
+    struct lowering *l, uint32_t step, const struct gemm_tile *g, struct kernel_variant v,
+    struct buffer_id w, uint32_t groups);
+
+/* stream.c: GEMMs in several chunks or with streamed weights. */
+void lower_stream(struct lowering *l, uint32_t step);
 
 /* reduce.c: moves and calls that reduce one block; tiles: k of them; column: of the result's
  * distribution, where the block begins. */

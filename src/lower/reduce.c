@@ -61,18 +61,18 @@ static void reduce_behind(
 
 /* ---- The own share is read where it lies (REDUCE_SHARE) ---------------------------------------- */
 
-static void reduce_in_place(
-    struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t kk,
-    uint32_t column) {
+/* Panels [first, last) of a share: received parts in a buffer, one call. */
+static void reduce_panels(
+    struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t kk, uint32_t column,
+    uint32_t first, uint32_t last) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct step_time *t = &l->times[step];
     const struct gemm_tile *g = &tiles[kk];
     const struct plan_share *share = &g->share;
-    uint32_t unit = lower_partial_bytes(s);
-    uint32_t panels = share->panel_last - share->panel_first;
+    uint32_t unit = lower_partial_bytes(s), panels = last - first;
     uint32_t rows = share->row_last - share->row_first;
     uint32_t first_row = share->row_first - (uint32_t)((uint64_t)s->rows * g->i / s->m);
-    uint32_t own = unit * ((share->panel_first - s->panel_bound[g->j]) * g->rows + first_row);
+    uint32_t own = unit * ((first - s->panel_bound[g->j]) * g->rows + first_row);
     uint32_t part = unit * rows * panels;
     /* Panels that are whole in both places travel as one piece. */
     uint32_t pieces = rows == g->rows ? 1 : panels;
@@ -94,12 +94,32 @@ static void reduce_in_place(
     v.words[REDUCE_SHARE_STRIDE].value = part;
     v.words[REDUCE_SHARE_PARTS].value = s->k - 1;
     if (v.variant.has_bias) {
-        lower_word_buffer(l, &v, REDUCE_SHARE_BIAS, bias_of(l, step, g), 0);
+        struct buffer_id row = lower_row(l, step, PARAM_ROW, g->tile, first, last);
+        lower_word_buffer(l, &v, REDUCE_SHARE_BIAS, row, 0);
     }
-    lower_word_buffer(l, &v, REDUCE_SHARE_OUT, result_of(l, s, g, column), 0);
+    uint32_t at = 32 * rows * (first - share->panel_first);
+    lower_word_buffer(l, &v, REDUCE_SHARE_OUT, result_of(l, s, g, column), at);
     v.words[REDUCE_SHARE_ROWS].value = rows;
     v.words[REDUCE_SHARE_PANELS].value = panels;
     lower_push_vertex(l, v, REDUCE_SHARE_WORDS, (const uint32_t[]){s->k - 1, rows, panels});
+}
+
+/* In as few calls as buffers of PLAN_RECEIVE_BYTES allow, with at least a panel each. */
+static void reduce_in_place(
+    struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t kk,
+    uint32_t column) {
+    const struct plan_step *s = &l->plan->steps[step];
+    const struct plan_share *share = &tiles[kk].share;
+    uint32_t panels = share->panel_last - share->panel_first;
+    uint64_t each = (uint64_t)(s->k - 1) * lower_partial_bytes(s) *
+                    (share->row_last - share->row_first); /* received bytes a panel */
+    uint32_t most = each < PLAN_RECEIVE_BYTES ? (uint32_t)(PLAN_RECEIVE_BYTES / each) : 1;
+    uint32_t calls = (panels + most - 1) / most;
+    for (uint32_t c = 0; c < calls; c++) {
+        uint32_t first = share->panel_first + (uint32_t)((uint64_t)panels * c / calls);
+        uint32_t last = share->panel_first + (uint32_t)((uint64_t)panels * (c + 1) / calls);
+        reduce_panels(l, step, tiles, kk, column, first, last);
+    }
 }
 
 void lower_reduce(

@@ -60,8 +60,8 @@ push_constant(struct lowering *l, uint32_t step, enum plan_param param, struct l
 }
 
 struct buffer_id lower_weights(
-    struct lowering *l, uint32_t step, uint32_t tile, uint32_t kk, const struct lower_run *runs,
-    uint32_t run_count) {
+    struct lowering *l, uint32_t step, uint32_t tile, uint32_t group_first, uint32_t group_last,
+    const struct lower_run *runs, uint32_t run_count) {
     const struct plan_step *s = &l->plan->steps[step];
     struct lower_shard shard = {
         .value = s->weights,
@@ -71,8 +71,8 @@ struct buffer_id lower_weights(
         .lanes = s->form.is_f16 ? 16 : 8,
         .row_last = s->inner,
         .quads = 4,
-        .group_first = s->group_bound[kk],
-        .group_last = s->group_bound[kk + 1],
+        .group_first = group_first,
+        .group_last = group_last,
         .is_transposed = s->is_transposed};
     uint32_t panels = 0;
     for (uint32_t r = 0; r < run_count; r++) {

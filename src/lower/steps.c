@@ -37,6 +37,9 @@ bool lower_is_local(const struct lowering *l, const struct plan_step *s, int o) 
     if (x->kind == PLAN_CONSTANT) {
         return true;
     }
+    if (plan_is_streamed(s)) {
+        return false;
+    }
     uint32_t norm = plan_deferred_norm(l->plan, s->in[o]);
     if (norm != PLAN_NONE) {
         x = &l->plan->matrices[l->plan->steps[norm].in[0]];
@@ -129,7 +132,9 @@ void lower_time_steps(struct lowering *l) {
     for (uint32_t i = 0; i < steps; i++) {
         const struct plan_step *s = &l->plan->steps[i];
         l->times[i].level = lower_step_level(l, i, step_level(l, i));
-        l->times[i].result_level = l->times[i].level + (s->k > 1 ? 1 : 0);
+        uint32_t chunks = plan_chunks(s);
+        l->times[i].chunk_time = ARENA_ARRAY(l->arena, uint32_t, chunks);
+        l->times[i].result_level = l->times[i].level + chunks - 1 + (s->k > 1 ? 1 : 0);
         highest = l->times[i].result_level > highest ? l->times[i].result_level : highest;
     }
     l->level_count = highest + 1;
@@ -141,13 +146,17 @@ void lower_time_steps(struct lowering *l) {
         l->exchange_time[level] = ++time;
         for (uint32_t i = 0; i < steps; i++) {
             struct step_time *t = &l->times[i];
-            if (t->level == level) {
-                t->time = ++time;
+            uint32_t chunk = level - t->level, chunks = plan_chunks(&l->plan->steps[i]);
+            if (t->level <= level && chunk < chunks) {
+                t->chunk_time[chunk] = ++time;
             }
             if (t->result_level == level) {
-                t->result_time = t->level == level ? t->time : ++time;
+                t->result_time = chunk < chunks ? t->chunk_time[chunk] : ++time;
             }
         }
+    }
+    for (uint32_t i = 0; i < steps; i++) {
+        l->times[i].time = l->times[i].chunk_time[0];
     }
     l->tg->end_time = time + 1;
     lower_loop_times(l);

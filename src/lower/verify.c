@@ -27,7 +27,8 @@ struct checker {
     struct arena *scratch;
     VEC(struct access) writes;
     VEC(struct access) reads;
-    struct filling *fillings; /* by buffer: outside of the loop, and in it */
+    VEC(struct access) updates; /* of what is complete, in the order of time */
+    struct filling *fillings;   /* by buffer: outside of the loop, and in it */
     uint32_t faults;
 };
 
@@ -147,6 +148,12 @@ static void collect_vertices(struct checker *c) {
             }
             bool is_write = w == out || b->kind == BUFFER_SCRATCH;
             uint32_t end = w == out ? word.value + bytes : b->bytes;
+            if (w == out && v->variant.accumulates) {
+                vec_push(
+                    c->scratch, &c->updates,
+                    (struct access){word.buffer.n, word.value, end, v->time, false, 0});
+                continue;
+            }
             add_access(
                 c, is_write, (struct access){word.buffer.n, word.value, end, v->time, false, 0});
         }
@@ -260,6 +267,26 @@ static void check_complete(struct checker *c, const struct access *r, const stru
     }
 }
 
+/* Sums are added to whole buffers that earlier calls have filled; a buffer is complete after the
+ * last one. */
+static void check_updates(struct checker *c) {
+    for (size_t i = 0; i < c->updates.len; i++) {
+        const struct access *u = &c->updates.data[i];
+        const struct lower_buffer *b = &c->tg->buffers[u->buffer];
+        if (u->first != 0 || u->last != b->bytes) {
+            fault(c, "buffer", u->buffer, "added to in part");
+        }
+        struct filling *f = filling_of(c, u->buffer, is_in_loop(c->tg, u->time));
+        if (f->bytes != b->bytes || u->time <= f->last_write || u->time < b->born ||
+            u->time > b->dies) {
+            fault(
+                c, "buffer", u->buffer, "added to before it is complete, or outside its lifetime");
+        }
+        f->last_write = u->time;
+        f->by_move = false;
+    }
+}
+
 static void check_reads(struct checker *c) {
     const struct lower_loop *loop = &c->tg->loop;
     for (size_t i = 0; i < c->reads.len; i++) {
@@ -331,6 +358,7 @@ int lower_verify(const struct tile_graph *tg, struct arena *scratch, struct err 
     collect_vertices(&c);
     collect_moves(&c);
     check_writes(&c);
+    check_updates(&c);
     check_reads(&c);
     check_shards(&c);
     check_order(&c);

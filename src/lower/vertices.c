@@ -53,6 +53,8 @@ void lower_step(struct lowering *l, uint32_t step) {
         lower_carry(l, step);
     } else if (s->fused > 0) {
         lower_gemm_rows(l, step);
+    } else if (plan_is_streamed(s)) {
+        lower_stream(l, step);
     } else if (s->kind == PLAN_GEMM) {
         lower_gemm(l, step);
     } else if (s->product.is_blocked) {

@@ -10,7 +10,7 @@ struct dist_entry {
     uint32_t rows, panels, m, n, k;
     uint32_t parts;     /* of rows in a head: see dist_heads() */
     uint32_t row_parts; /* of a block: see dist_result() */
-    bool is_operand;
+    enum dist_layout { DIST_RESULT, DIST_OPERAND, DIST_STREAM } layout;
     uint32_t quads; /* panels counts so many */
     uint32_t first; /* tile of block (0, 0) */
     struct plan_dist dist;
@@ -28,7 +28,7 @@ static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *
     for (struct dist_entry *e = pool->head; e != NULL; e = e->next) {
         if (e->rows == key->rows && e->panels == key->panels && e->m == key->m && e->n == key->n &&
             e->k == key->k && e->parts == key->parts && e->row_parts == key->row_parts &&
-            e->is_operand == key->is_operand && e->quads == key->quads && e->first == key->first) {
+            e->layout == key->layout && e->quads == key->quads && e->first == key->first) {
             return e;
         }
     }
@@ -75,6 +75,28 @@ static void fill_operand(struct arena *a, struct dist_entry *e) {
         e->m, e->k, dist_bounds(a, e->rows, e->m), dist_bounds(a, e->panels, e->k), tile, 4};
 }
 
+static void fill_stream(struct arena *a, struct dist_entry *e) {
+    const uint32_t *part = dist_bounds(a, e->panels, e->k);
+    uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)e->n * e->k + 1);
+    uint16_t *column_tile = ARENA_ARRAY(a, uint16_t, (size_t)e->n * e->k);
+    uint32_t count = 0;
+    for (uint32_t kk = 0; kk < e->k; kk++) {
+        uint32_t groups = part[kk + 1] - part[kk], parts = e->n < groups ? e->n : groups;
+        for (uint32_t p = 0; p < parts; p++) {
+            bound[count] = part[kk] + (uint32_t)((uint64_t)groups * p / parts);
+            column_tile[count++] = (uint16_t)(p * e->k + kk);
+        }
+    }
+    bound[count] = e->panels;
+    uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)e->m * count);
+    for (uint32_t i = 0; i < e->m; i++) {
+        for (uint32_t c = 0; c < count; c++) {
+            tile[i * count + c] = (uint16_t)(i * e->n * e->k + column_tile[c]);
+        }
+    }
+    e->dist = (struct plan_dist){e->m, count, dist_bounds(a, e->rows, e->m), bound, tile, 4};
+}
+
 bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b) {
     if (a == b) {
         return true;
@@ -92,10 +114,10 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
     }
     e = ARENA_NEW(pool->arena, struct dist_entry);
     *e = key;
-    if (key.is_operand) {
-        fill_operand(pool->arena, e);
-    } else {
-        fill_result(pool->arena, e);
+    switch (key.layout) {
+    case DIST_OPERAND: fill_operand(pool->arena, e); break;
+    case DIST_STREAM: fill_stream(pool->arena, e); break;
+    case DIST_RESULT: fill_result(pool->arena, e); break;
     }
     e->next = pool->head;
     pool->head = e;
@@ -111,7 +133,8 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
 
 const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n) {
-    return intern(pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, false, 4, 0, {0}});
+    return intern(
+        pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, DIST_RESULT, 4, 0, {0}});
 }
 
 const struct plan_dist *
@@ -122,10 +145,12 @@ dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n, 
     }
     if (is_whole) {
         return intern(
-            pool, (struct dist_entry){NULL, rows, panels, rows, n, 1, 1, 1, false, 4, first, {0}});
+            pool,
+            (struct dist_entry){NULL, rows, panels, rows, n, 1, 1, 1, DIST_RESULT, 4, first, {0}});
     }
     return intern(
-        pool, (struct dist_entry){NULL, rows, 4 * panels, rows, n, 1, 1, 1, false, 1, first, {0}});
+        pool,
+        (struct dist_entry){NULL, rows, 4 * panels, rows, n, 1, 1, 1, DIST_RESULT, 1, first, {0}});
 }
 
 const struct plan_dist *
@@ -148,16 +173,33 @@ dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct
 
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, true, 4, 0, {0}});
+    return intern(
+        pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, DIST_OPERAND, 4, 0, {0}});
+}
+
+const struct plan_dist *dist_stream(
+    struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
+    return intern(
+        pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, DIST_STREAM, 4, 0, {0}});
 }
 
 const struct plan_dist *dist_heads(
     struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
     uint32_t parts, uint32_t cuts, uint32_t first) {
     return intern(
-        pool,
-        (struct dist_entry){
-            NULL, rows, panels, batches * parts, heads * cuts, 1, parts, 1, false, 4, first, {0}});
+        pool, (struct dist_entry){
+                  NULL,
+                  rows,
+                  panels,
+                  batches * parts,
+                  heads * cuts,
+                  1,
+                  parts,
+                  1,
+                  DIST_RESULT,
+                  4,
+                  first,
+                  {0}});
 }
 
 const struct plan_dist *
@@ -209,7 +251,7 @@ static uint64_t grid_score(const struct plan_step *s, const struct grid *g) {
     cost_gemm_reduce(s, g, &exchange, &compute);
     uint64_t operand =
         (uint64_t)cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k) * 8 + PLAN_START_EVENTS;
-    return cost_gemm_compute(s, g, true) + exchange + compute +
+    return cost_gemm_compute(s, g, true) + exchange + compute + cost_gemm_stream(s, g) +
            (g->n > 1 ? operand + PLAN_SYNC_CYCLES : 0);
 }
 
@@ -248,14 +290,14 @@ struct menu {
     uint32_t least_count, least_limit;
 };
 
-static void menu_offer(struct menu *menu, struct grid g) {
+/* only_small: as one that needs little memory, not by its score. */
+static void menu_offer(struct menu *menu, struct grid g, bool only_small) {
     struct footprint f = cost_gemm_bytes(menu->step, &g);
     uint64_t bytes = f.resident + f.transient;
-    if (bytes > PLAN_REGION0_BYTES + PLAN_REGION1_BYTES) {
-        return;
+    if (!only_small) {
+        g.score = grid_score(menu->step, &g);
+        menu->count = menu_insert(menu->list, menu->count, menu->limit, g);
     }
-    g.score = grid_score(menu->step, &g);
-    menu->count = menu_insert(menu->list, menu->count, menu->limit, g);
     g.score = bytes;
     menu->least_count = menu_insert(menu->least, menu->least_count, menu->least_limit, g);
 }
@@ -275,19 +317,29 @@ uint32_t plan_gemm_menu(
         for (uint32_t n = 1; n != 0 && n * k <= tiles; n = next_cut(s->panels, n)) {
             for (uint32_t m = 1; m != 0 && m * n * k <= tiles; m = next_cut(s->rows, m)) {
                 for (int is_f16 = 0; is_f16 <= (may_be_f16(s, options, k) ? 1 : 0); is_f16++) {
-                    struct grid g = {m, n, k, {.is_f16 = is_f16 == 1, .row_parts = 1}, 0};
+                    struct grid g = {
+                        m, n, k, {.is_f16 = is_f16 == 1, .row_parts = 1, .chunks = 1}, 0};
                     ++*work;
                     if (k > 1) {
                         choose_row_parts(s, &g);
                     }
-                    menu_offer(&menu, g);
+                    bool fits = plan_stream_form(s, &g, false);
+                    if (fits) {
+                        menu_offer(&menu, g, false);
+                    }
+                    if (m > 1 && plan_stream_form(s, &g, true)) {
+                        menu_offer(&menu, g, fits);
+                    }
                 }
             }
         }
     }
     for (uint32_t n = 1; n != 0 && s->rows * n <= tiles; n = next_cut(4 * s->panels, n)) {
         ++*work;
-        menu_offer(&menu, (struct grid){s->rows, n, 1, {.row_parts = 1, .by_rows = true}, 0});
+        struct grid g = {s->rows, n, 1, {.row_parts = 1, .by_rows = true, .chunks = 1}, 0};
+        if (plan_stream_form(s, &g, false)) {
+            menu_offer(&menu, g, false);
+        }
     }
     for (uint32_t i = 0; i < menu.least_count; i++) {
         bool is_listed = false;
@@ -306,11 +358,12 @@ uint32_t plan_gemm_menu(
 
 bool plan_form_equal(const struct plan_form *a, const struct plan_form *b) {
     return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts && a->by_rows == b->by_rows &&
-           a->first == b->first && a->lanes == b->lanes;
+           a->chunks == b->chunks && a->streams_w == b->streams_w && a->first == b->first &&
+           a->lanes == b->lanes;
 }
 
 bool plan_reduces_in_place(const struct plan_step *s) {
-    return s->form.is_f16 || s->form.row_parts > 1;
+    return s->form.is_f16 || s->form.row_parts > 1 || s->form.streams_w;
 }
 
 uint32_t plan_panel_parts(const struct plan_step *s, uint32_t j) {

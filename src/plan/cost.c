@@ -47,9 +47,13 @@ uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool
     if (g->form.by_rows) {
         return kernel_cycles(&v, (const uint32_t[]){s->groups, 2 * cost_ceil(4 * s->panels, g->n)});
     }
+    uint32_t groups = cost_ceil(s->groups, g->k);
     uint32_t dims[3] = {
-        cost_ceil(s->rows, g->m), cost_ceil(s->groups, g->k), cost_ceil(s->panels, g->n)};
-    return kernel_cycles(&v, dims);
+        cost_ceil(s->rows, g->m), groups / g->form.chunks, cost_ceil(s->panels, g->n)};
+    uint32_t longer = groups % g->form.chunks; /* chunks with one group more */
+    uint64_t cycles = (uint64_t)(g->form.chunks - longer) * kernel_cycles(&v, dims);
+    dims[1]++;
+    return longer > 0 ? cycles + (uint64_t)longer * kernel_cycles(&v, dims) : cycles;
 }
 
 struct share { /* of one reducer, the largest */
@@ -93,34 +97,59 @@ void cost_gemm_reduce(
     *ret_compute = kernel_cycles(&v, dims);
 }
 
+uint64_t cost_gemm_stream(const struct plan_step *s, const struct grid *g) {
+    uint64_t groups = cost_ceil(s->groups, g->k), panels = cost_ceil(s->panels, g->n);
+    uint64_t phases = (uint64_t)(g->form.chunks - 1) * (PLAN_START_EVENTS + PLAN_SYNC_CYCLES);
+    uint64_t pieces = g->form.chunks > 1 ? panels * g->form.chunks : panels;
+    return phases + (g->form.streams_w ? 128 * groups * panels + 3 * pieces : 0);
+}
+
+/* Bytes that a reduction takes beside the partials, in buffers of at most PLAN_RECEIVE_BYTES. */
+static uint64_t reduce_bytes(const struct grid *g, const struct share *share) {
+    uint64_t own = (uint64_t)share->rows * share->panels;
+    return (g->form.is_f16 ? 32 : 64) * (g->k - 1) * own + 32 * own;
+}
+
 struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g) {
     uint64_t rows = cost_ceil(s->rows, g->m);
     uint64_t panels = cost_ceil(s->panels, g->n);
     uint64_t groups = cost_ceil(s->groups, g->k);
-    uint64_t x = 32 * rows * groups + 64;
-    uint64_t result = 32 * rows * panels;
+    uint64_t chunk = (groups + g->form.chunks - 1) / g->form.chunks;
+    uint64_t x = 32 * rows * chunk + 64, result = 32 * rows * panels;
+    uint64_t w = g->form.streams_w ? 512 * chunk * panels : 0;
+    uint64_t kept = g->form.streams_w ? (panels + g->m - 1) / g->m : panels;
     if (g->form.by_rows) {
         uint64_t quads = cost_ceil(4 * s->panels, g->n);
         return (struct footprint){
             .resident = (128 * groups + 8) * quads + 8, .transient = x + 8 * quads, .largest = x};
     }
     struct footprint f = {
-        .resident = 512 * groups * panels + 32 * panels,
+        .resident = 512 * groups * kept + 32 * panels,
         .region1 = kernel_gemm_scratch_bytes((uint32_t)rows) + 128};
-    if (g->form.is_f16) {
-        f.region1 = result + 160;
+    if (!g->form.is_f16) {
+        uint64_t received = 0;
+        if (g->k > 1) {
+            struct share share = largest_share(s, g);
+            uint64_t own = (uint64_t)share.rows * share.panels;
+            received = 64 * (g->k - 1) * own;
+            f.region1 += received + 2 * result;
+            result = 32 * own;
+        }
+        f.transient = x + w + result + f.region1;
+        f.largest = x > result ? x : result;
+        f.largest = w > f.largest ? w : f.largest;
+        return f;
     }
+    uint64_t home = g->form.chunks > 1 ? 32 * rows * ((groups + g->n - 1) / g->n) : 0;
+    uint64_t reduced = 0;
     if (g->k > 1) {
         struct share share = largest_share(s, g);
-        uint64_t own = (uint64_t)share.rows * share.panels;
-        uint64_t received = (g->form.is_f16 ? 32 : 64) * (g->k - 1) * own;
-        f.region1 += received + (g->form.is_f16 ? 0 : 2 * result);
-        result = 32 * own;
-    } else if (g->form.is_f16) {
-        result = 0; /* it is what the partials become */
+        reduced = reduce_bytes(g, &share);
     }
-    f.transient = x + result + f.region1;
-    f.largest = x > result ? x : result;
+    /* Operands are gone when the reduction begins. Streamed weights lie beside the partials. */
+    f.region1 = result + w + 160;
+    f.transient = result + 160 + (x + w + home > reduced ? x + w + home : reduced);
+    f.largest = x;
     return f;
 }
 

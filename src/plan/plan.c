@@ -68,7 +68,7 @@ struct draft { /* a choice with what it does to a state, before copying anything
 static bool same_operand(
     const struct plan_dist *source, const struct plan_step *s, const struct choice *c,
     struct dist_pool *pool) {
-    return c->n == 1 && s->in_panel[0] == 0 &&
+    return c->n == 1 && c->form.chunks == 1 && s->in_panel[0] == 0 &&
            plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
 }
 
@@ -189,7 +189,7 @@ static void finish_draft(
     const struct state *from = d.from;
     uint32_t turns = plan_step_turns(q->plan, step);
     d.level = avail;
-    uint32_t levels = d.level + (d.c.k > 1 ? 1 : 0);
+    uint32_t levels = d.level + d.c.form.chunks - (d.c.form.chunks > 0) + (d.c.k > 1 ? 1 : 0);
     d.new_levels = levels > from->levels ? levels : from->levels;
     d.c.exchange += moved;
     uint64_t syncs = (uint64_t)PLAN_SYNC_CYCLES * (d.new_levels - from->levels);
@@ -256,7 +256,8 @@ static void extend_grid(
     struct draft d = {
         .from = from, .ahead = ahead, .c = {.m = g->m, .n = g->n, .k = g->k, .form = g->form}};
     d.bytes = cost_gemm_bytes(s, g);
-    if (o->source != NULL) { /* its home blocks live beside what is gathered from them */
+    if (o->source != NULL &&
+        g->form.chunks == 1) { /* its home blocks live beside what is gathered from them */
         d.bytes.transient +=
             32ull * cost_ceil(s->rows, o->source->m) * cost_ceil(s->groups, o->source->n);
     }
@@ -277,19 +278,22 @@ static void extend_grid(
         d.c.compute += cost_local(o->norm, cost_ceil(s->rows, g->m), s->groups);
     }
     d.c.compute -= beside < d.c.compute ? beside : d.c.compute;
-    d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0);
+    d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0) + cost_gemm_stream(s, g) -
+                   (uint64_t)PLAN_SYNC_CYCLES * (g->form.chunks - 1);
     d.c.dist = dist_result(&q->pool, s->rows, s->panels, g);
     uint64_t moved = 0;
     const struct plan_dist *at = o->source;
     if (x->kind == PLAN_INPUT && at == NULL) {
-        at = x->panels == s->groups ? dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
-                                    : rows_home(q, x);
+        at = x->panels != s->groups ? rows_home(q, x)
+             : g->form.chunks > 1   ? dist_stream(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
+                                    : dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k);
         d.c.inputs[0] = at;
     }
     if (at != NULL && (g->form.lanes > 1 || !same_operand(at, s, &d.c, &q->pool))) {
         moved = cost_move(at, s->rows, s->groups, g->m, g->k);
     }
-    uint32_t level = level_of(from, o->read) + (moved > 0 ? 1 : 0);
+    bool moves = moved > 0 || g->form.streams_w;
+    uint32_t level = level_of(from, o->read) + (moves ? 1 : 0);
     finish_draft(q, list, step, d, beside > 0 ? 0 : moved, level);
 }
 
@@ -310,7 +314,11 @@ static void extend_lanes(
     uint32_t each = q->tiles / count;
     struct grid g = {.m = s->rows, .k = 1};
     g.form = (struct plan_form){
-        .row_parts = 1, .by_rows = true, .lanes = count, .first = (step - first) * each};
+        .row_parts = 1,
+        .chunks = 1,
+        .by_rows = true,
+        .lanes = count,
+        .first = (step - first) * each};
     if (step > first) {
         const struct choice *c = choice_of(from, step, first);
         g.n = c->n;
@@ -342,10 +350,11 @@ static void extend_gemm(
     uint32_t left = count > 1 ? first + count - step - 1 : 0;
     for (uint32_t i = 0; i < menu_count; i++) {
         struct grid g = menu[i];
+        bool streams = g.form.chunks > 1 || g.form.streams_w;
         if (matrix(q, o.read)->kind == PLAN_CONSTANT) { /* waits for nothing: beside the others */
             g.form.first = q->tiles - g.m * g.n * g.k;
         }
-        if (o.norm == NULL || g.k == 1) {
+        if (o.norm == NULL || (g.k == 1 && !streams)) {
             extend_grid(q, list, step, from, &g, &o, 0, left * cost_gemm_compute(s, &g, true));
         }
     }

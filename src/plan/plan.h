@@ -58,6 +58,7 @@
 #define PLAN_BEAM          32      /* partial plans kept after a step */
 #define PLAN_PER_KIND      2       /* of one kind: the cheapest, and others as finalists */
 #define PLAN_MENU          40      /* grids tried for a GEMM */
+#define PLAN_RECEIVE_BYTES 49152u  /* parts to be reduced arrive in buffers of at most so many */
 #define PLAN_F16_GROUPS    32      /* 512 of K at most are summed in f16 (design.md D2) */
 #define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
 #define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */
@@ -129,15 +130,18 @@ struct plan_product {
     bool is_blocked; /* ATTENTION: in query and key parts (attention.c), k of the latter */
 };
 
-/* How a GEMM grid computes its blocks. */
+/* How a GEMM grid computes its blocks. With several chunks (stream.c) the K part of a tile arrives
+ * and is multiplied piece by piece, one superstep each; only f16 partials are accumulated so. */
 struct plan_form {
     bool is_f16; /* f16 partials between K groups, parts of at most PLAN_F16_GROUPS groups */
     uint32_t
-        row_parts;  /* reducers of a block cut its rows in so many parts, its panels in others */
-    uint32_t first; /* tile of the grid's first block */
-    uint32_t lanes; /* above 1: equal grids of so many products of one operand lie side by side,
-                     * tiles / lanes apart, and run at once; 0 or 1: alone */
-    bool by_rows;   /* one row a tile, n strips of the result's distribution, by inner products */
+        row_parts;   /* reducers of a block cut its rows in so many parts, its panels in others */
+    uint32_t chunks; /* of each K part, at least 1 */
+    bool streams_w;  /* weights lie on the chip once and are multicast to those that need them */
+    uint32_t first;  /* tile of the grid's first block */
+    uint32_t lanes;  /* above 1: equal grids of so many products of one operand lie side by side,
+                      * tiles / lanes apart, and run at once; 0 or 1: alone */
+    bool by_rows;    /* one row a tile, n strips of the result's distribution, by inner products */
 };
 
 /* Matrices and values are named by the fields in, out, weights, row and row2 only: a repeat gives
@@ -252,6 +256,14 @@ struct kernel_variant plan_variant(const struct plan_step *s);
 /* The call that makes weights of a product's second operand. */
 struct kernel_variant plan_relayout_variant(const struct plan_step *s);
 struct kernel_variant plan_reduce_variant(const struct plan_step *s);
+/* Groups [first, last) of chunk c of K part kk, and panels [first, last) of block column j whose
+ * weights tile (i, j, kk) holds when they are streamed: maybe none. */
+void plan_chunk(
+    const struct plan_step *s, uint32_t kk, uint32_t c, uint32_t *ret_first, uint32_t *ret_last);
+void plan_weights_home(
+    const struct plan_step *s, uint32_t i, uint32_t j, uint32_t *ret_first, uint32_t *ret_last);
+uint32_t plan_chunks(const struct plan_step *s);  /* 1 unless GEMM */
+bool plan_is_streamed(const struct plan_step *s); /* in chunks, or its weights are */
 /* Logical tile (i, j, kk) of a GEMM grid. */
 uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk);
 /* Part of operand o that block (i, j) of the result needs when the result lies in `dist`; of all

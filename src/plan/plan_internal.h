@@ -40,6 +40,10 @@ dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct
  * (i * n + 0) * k + kk, its first reader. */
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k);
+/* Home of the operand of a GEMM grid that takes it in chunks: rows in m parts, each K part on up to
+ * n of its tiles, so that none holds much: group part p of K part kk on tile (i, p, kk). */
+const struct plan_dist *dist_stream(
+    struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k);
 /* Result of a product or attention in heads: each head of a batch on `parts` tiles, each with a
  * part of its rows, and its columns in `cuts` parts. Tile number: first + ((batch * heads + head) *
  * cuts + cut) * parts + part. */
@@ -58,6 +62,10 @@ uint32_t plan_gemm_menu(
     uint64_t *work);
 uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit);
 
+/* stream.c: the form with the fewest chunks that fits alone, with weights on the chip once or m
+ * times; false when none does. */
+bool plan_stream_form(const struct plan_step *s, struct grid *g, bool streams_w);
+
 /* cost.c */
 uint32_t cost_ceil(uint32_t a, uint32_t b);
 /* Events of moving a matrix from `source` to consumers that cut rows in m and panels in k parts,
@@ -68,6 +76,8 @@ uint64_t cost_gemm_compute(const struct plan_step *s, const struct grid *g, bool
 /* Exchange of partials and the reduction of a K split; 0 when k = 1. */
 void cost_gemm_reduce(
     const struct plan_step *s, const struct grid *g, uint64_t *ret_exchange, uint64_t *ret_compute);
+/* What chunks and streamed weights add to the exchange, barriers included. */
+uint64_t cost_gemm_stream(const struct plan_step *s, const struct grid *g);
 /* Bytes of one tile. */
 struct footprint {
     uint64_t resident;  /* parameters of the step */
