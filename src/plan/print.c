@@ -59,6 +59,9 @@ void plan_print(const struct plan *p, FILE *out) {
         if (s->kind == PLAN_GEMM && s->form.row_parts > 1) {
             fprintf(out, " row_parts=%u", s->form.row_parts);
         }
+        if (plan_is_streamed(s)) {
+            fprintf(out, " chunks=%u%s", s->form.chunks, s->form.streams_w ? " streams_w" : "");
+        }
         fprintf(
             out, " -> m%u %ux%ux%u grid %ux%ux%u%s%s%s%s%s compute=%llu exchange=%llu\n", s->out,
             s->rows, s->inner, s->columns, s->m, s->n, s->k, s->row.n != NO_VALUE.n ? " bias" : "",

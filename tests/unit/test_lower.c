@@ -84,6 +84,47 @@ START_TEST(test_verify) {
 }
 END_TEST
 
+/* A product that fits only in chunks: every tile multiplies all its groups once, the first call
+ * fills the block and the others add to it, each at a level of its own. */
+START_TEST(test_stream) {
+    struct net n = net_new(&arena);
+    struct value_id x = net_input(&n, 1024, 1024), y = net_gemm(&n, x, 1024, 1024, false, false);
+    struct graph *g = net_finish(&n, &y, 1);
+    struct plan_set *set;
+    struct err err = {0};
+    struct plan_options options = {.tiles = 24, .fill_percent = 100, .accumulate_f16 = true};
+    ck_assert_int_eq(plan_build(g, &options, &arena, &set, &err), 0);
+    bool has_streamed_weights = false;
+    for (uint32_t f = 0; f < set->count; f++) {
+        const struct plan_step *s = &set->finalists[f].steps[0];
+        struct tile_graph *tg;
+        ck_assert_int_eq(lower_build(&set->finalists[f], &arena, &tg, &err), 0);
+        ck_assert_msg(lower_verify(tg, &arena, &err) == 0, "%s", err.text);
+        ck_assert_uint_gt(s->form.chunks, 1);
+        has_streamed_weights = has_streamed_weights || s->form.streams_w;
+        uint32_t groups[24] = {0}, level[24] = {0};
+        for (uint32_t i = 0; i < tg->vertex_count; i++) {
+            const struct lower_vertex *v = &tg->vertices[i];
+            if (v->variant.id == KERNEL_GEMM_F16) {
+                ck_assert_int_eq(v->variant.accumulates, groups[v->tile.n] > 0);
+                ck_assert_uint_gt(v->level, level[v->tile.n]);
+                groups[v->tile.n] += v->words[GEMM_GROUPS].value;
+                level[v->tile.n] = v->level;
+            }
+        }
+        for (uint32_t t = 0; t < s->m * s->n * s->k; t++) {
+            ck_assert_uint_eq(groups[t], s->group_bound[t % s->k + 1] - s->group_bound[t % s->k]);
+        }
+        /* Adding to what nobody has filled is a fault. */
+        for (uint32_t i = 0; i < tg->vertex_count; i++) {
+            tg->vertices[i].variant.accumulates |= tg->vertices[i].variant.id == KERNEL_GEMM_F16;
+        }
+        ck_assert_int_eq(lower_verify(tg, &arena, &err), -ERR_INTERNAL);
+    }
+    ck_assert(has_streamed_weights);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("lower");
     TCase *tc = tcase_create("lower");
@@ -93,6 +134,7 @@ int main(void) {
     tcase_add_test(tc, test_one_tile);
     tcase_add_test(tc, test_shared_phase);
     tcase_add_test(tc, test_verify);
+    tcase_add_test(tc, test_stream);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
