@@ -4,15 +4,21 @@
 
 #include "reference/reference_internal.h"
 
-/* out[m][n] += sum over k of a[m][k] * b[k][n], with strides. */
+#define BLOCK_ROWS 16u
+
+/* out[m][n] += sum over k of a[m][k] * b[k][n], with strides. Rows go in blocks, so that a large b
+ * is fetched once for all rows of one; each sum runs over k in order all the same. */
 static void product(
     double *out, const double *a, const double *b, uint64_t rows, uint64_t inner, uint64_t columns,
     const uint64_t a_stride[2], const uint64_t b_stride[2]) {
-    for (uint64_t m = 0; m < rows; m++) {
+    for (uint64_t first = 0; first < rows; first += BLOCK_ROWS) {
+        uint64_t last = rows - first < BLOCK_ROWS ? rows : first + BLOCK_ROWS;
         for (uint64_t k = 0; k < inner; k++) {
-            double left = a[m * a_stride[0] + k * a_stride[1]];
-            for (uint64_t n = 0; n < columns; n++) {
-                out[m * columns + n] += left * b[k * b_stride[0] + n * b_stride[1]];
+            for (uint64_t m = first; m < last; m++) {
+                double left = a[m * a_stride[0] + k * a_stride[1]];
+                for (uint64_t n = 0; n < columns; n++) {
+                    out[m * columns + n] += left * b[k * b_stride[0] + n * b_stride[1]];
+                }
             }
         }
     }
