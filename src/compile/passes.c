@@ -96,11 +96,18 @@ static int schedule_finalist(
     return rc;
 }
 
-/* Takes the finalist with the fewest scheduled cycles; the first failure when all fail. */
+#define TRIAL_MOVES 100000u /* that are scheduled to compare finalists, beyond the first one's */
+
+/* Takes the finalist with the fewest scheduled cycles; the first failure when all fail. Finalists
+ * that would need too much scheduling stand behind the first, whose estimate is the best. */
 static int choose_finalist(struct compile_state *s, struct err *err) {
     struct err first = {0};
-    uint64_t best = UINT64_MAX;
+    uint64_t best = UINT64_MAX, moves = 0;
     for (uint32_t i = 0; i < s->finalists->count; i++) {
+        if (best != UINT64_MAX && moves + s->tg->move_count > TRIAL_MOVES) {
+            break;
+        }
+        moves += best != UINT64_MAX ? s->tg->move_count : 0;
         const struct plan *p = &s->finalists->finalists[i];
         struct tile_graph *tg;
         struct placement *place;
