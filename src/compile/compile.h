@@ -90,6 +90,7 @@ struct compile_job {
 struct compile_pass_time {
     const char *name; /* static */
     double elapsed_ms;
+    double cpu_ms;       /* of the process */
     uint64_t peak_bytes; /* of both arenas */
 };
 

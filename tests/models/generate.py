@@ -7,7 +7,7 @@
     generate.py mlp                       729 x 1152 x 4304 x 1152, Gelu between, no biases
     generate.py attention [--tokens N] [--heads N] [--head-size N]
                                           16 heads x 729 tokens x 72 with three projections
-    generate.py gemm [--size N]           N x N x N, 4096 unless told
+    generate.py gemm [--size N]           N x N x N, 4096 unless told; input of deviation 0.5
 
 Prints model.json. The stored vit-small/model.json and vit-small-affine/model.json are made with
 
@@ -191,7 +191,7 @@ def attention(tokens, heads, size):
 
 def gemm(size):
     m = Model()
-    x = m.input("x", [size, size], 0.25)
+    x = m.input("x", [size, size], 0.5)
     w = m.parameter("w", [size, size], 1 / math.sqrt(size))
     m.print(m.node("MatMul", [x, w], "y", [size, size]))
 

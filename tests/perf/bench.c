@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "predict.h"
 #include "sim/sim.h"
+#include "workloads.h"
 
 static double cpu_seconds(void) {
     struct timespec t;
@@ -254,6 +255,10 @@ static void bench_predictions(const char *folder) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 2 && strcmp(argv[1], "workloads") == 0) {
+        bench_workloads(argv[2], argc > 3 ? argv[3] : NULL);
+        return 0;
+    }
     char folder[] = "/tmp/ipud-bench-XXXXXX";
     if (mkdtemp(folder) == NULL) {
         perror("mkdtemp");

@@ -1,6 +1,6 @@
 #!/bin/bash
-# `make bench`: figures of the simulator and compiler (bench), then of a daemon: API latency, and
-# the time from `ipuctl submit` to the first answer, cold and resident.
+# `make bench`: figures of the simulator and compiler, the table of workloads, then of a daemon: API
+# latency, and the time from `ipuctl submit` to the first answer, cold and resident.
 # Usage: tests/perf/bench.sh BUILD/release
 set -eu
 build=$(realpath "$1")
@@ -10,6 +10,10 @@ cd "$(dirname "$0")/../.."
 tests/perf/repeat.sh "$build"
 
 work=$(mktemp -d)
+for model in mlp so400m gemm; do
+    /usr/bin/python3 tests/models/generate.py "$model" >"$work/$model.json"
+done
+"$build/tests/perf/bench" workloads "$work"
 export IPUD_SOCKET=$work/sock
 daemon=
 trap '[ -z "$daemon" ] || { kill "$daemon"; wait "$daemon" || true; }; rm -rf "$work"' EXIT

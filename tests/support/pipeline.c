@@ -199,6 +199,21 @@ static int load_device(struct pipeline *p, struct err *err) {
     return r;
 }
 
+/* Of one output and what is expected; 1 when both are zero. */
+static double
+cosine(const struct graph *g, uint32_t ordinal, const struct tensor *want, const uint8_t *got) {
+    enum dtype t = g->values[g->outputs[ordinal].n].dtype;
+    uint64_t n = want->size_bytes / sizeof(double);
+    double ab = 0, aa = 0, bb = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        double a = tensor_get(DTYPE_DOUBLE, want->bytes, i), b = tensor_get(t, got, i);
+        ab += a * b;
+        aa += a * a;
+        bb += b * b;
+    }
+    return aa == 0 && bb == 0 ? 1 : ab / sqrt(aa * bb);
+}
+
 /* How much of its tolerance an output uses; NaN and infinite errors use infinitely much. */
 static double use(const struct reference_error *e) {
     return isfinite(e->max_abs_error) && e->tolerance > 0 ? e->max_abs_error / e->tolerance
@@ -220,6 +235,8 @@ static int compare_run(const struct device_output *output, void *arg) {
         reference_compare(
             p->graph, i, p->options->accumulate_f16, &p->expected.items[i], output->outputs[i], &e);
         p->result->pass = p->result->pass && e.pass;
+        double c = cosine(p->graph, i, &p->expected.items[i], output->outputs[i]);
+        p->result->cosine = c < p->result->cosine ? c : p->result->cosine;
         if ((output->run == 0 && i == 0) || use(&e) > use(&p->result->worst)) {
             p->result->worst = e;
             p->result->worst_output = i;
@@ -228,11 +245,40 @@ static int compare_run(const struct device_output *output, void *arg) {
     return 0;
 }
 
+static int count_cycles(const struct device_output *output, void *arg) {
+    *(uint64_t *)arg = output->cycles;
+    return 0;
+}
+
+/* One run each on devices with other sync_release. */
+static int run_releases(struct pipeline *p, struct err *err) {
+    struct pipeline_options other = *p->options;
+    const struct pipeline_options *options = p->options;
+    int r = 0;
+    for (uint32_t i = 0; r == 0 && i < options->release_count && i < PIPELINE_MAX_RELEASES; i++) {
+        struct device_run_report report;
+        double load_s = p->result->load_s;
+        device_close(p->device);
+        p->device = NULL;
+        other.sim.sync_release = options->releases[i];
+        p->options = &other;
+        r = load_device(p, err);
+        p->options = options;
+        p->result->load_s = load_s;
+        r = r < 0 ? r
+                  : device_run(
+                        p->device, (const uint8_t *const *)p->inputs, 1, count_cycles,
+                        &p->result->release_cycles[i], 0, &report, err);
+    }
+    return r;
+}
+
 int pipeline_run(
     const char *model, const struct pipeline_options *options, struct pipeline_result *ret,
     struct err *err) {
     memset(ret, 0, sizeof *ret);
     ret->pass = true;
+    ret->cosine = 1;
     CLEANUP(pipeline_done) struct pipeline p = {.options = options, .result = ret};
     arena_init(&p.arena, GRAPH_BYTES);
     int r = load_graph(&p, model, err);
@@ -263,5 +309,6 @@ int pipeline_run(
     ret->run_s = seconds() - start;
     digest_final(p.outputs, &ret->outputs);
     sim_device_counters(&p.ops, &ret->counters);
+    r = r < 0 ? r : run_releases(&p, err);
     return r < 0 ? err_wrap(err, "run") : 0;
 }

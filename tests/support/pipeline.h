@@ -13,9 +13,12 @@
 #include "reference/reference.h"
 #include "sim/sim.h"
 
-#define PIPELINE_MAX_OUTPUTS 16
+#define PIPELINE_MAX_OUTPUTS  16
+#define PIPELINE_MAX_RELEASES 4
 
 struct pipeline_options {
+    const uint32_t *releases; /* runs again with these sync_release, for figures only */
+    uint32_t release_count;
     uint32_t tiles; /* compile options */
     bool accumulate_f16;
     enum compile_profile profile;
@@ -38,6 +41,8 @@ struct pipeline_result {
     struct profile *profile; /* owned by the caller, profile_free(); NULL unless kept */
     struct sim_counters counters;
     double compile_s, load_s, run_s; /* processor wall times, for figures only */
+    double cosine;                   /* of all outputs and what is expected, the smallest */
+    uint64_t release_cycles[PIPELINE_MAX_RELEASES];
 };
 
 int pipeline_run(
