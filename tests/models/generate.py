@@ -9,7 +9,8 @@
                                           16 heads x 729 tokens x 72 with three projections
     generate.py gemm [--size N]           N x N x N, 4096 unless told; input of deviation 0.5
 
-Prints model.json. The stored vit-small/model.json and vit-small-affine/model.json are made with
+Prints model.json. gemm-stream/model.json is `gemm --size 1024`: on 24 tiles its operands fit only
+in chunks. The stored vit-small/model.json and vit-small-affine/model.json are made with
 
     for m in vit-small vit-small-affine; do ./generate.py $m > $m/model.json; done
 
