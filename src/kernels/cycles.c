@@ -85,13 +85,16 @@ static uint32_t reduce_share_cycles(
     uint32_t own_rows = rows < 6 ? rows : div_up(rows, 6);
     uint32_t own_units = rows < 6 ? div_up(units, 6) : units;
     uint32_t row = 6 + 2 * parts + (v->has_bias ? 3 : 0);
-    if (is_f16_path(v->act)) {
+    if (v->in_f16 && v->act == ACT_GELU_TANH) {
+        row += 2 + 2 * 9 + 4;
+    } else if (is_f16_path(v->act)) {
         row += (v->in_f16 ? 5 : 3) + (v->act == ACT_RELU ? (v->in_f16 ? 2 : 1) : 0);
     } else {
         row += (v->in_f16 ? 2 : 1) * (2 + finish_groups(v->act));
     }
     uint32_t unit = 25 + (v->has_bias ? 4 : 0);
-    return 30 + 6 * (31 + constants_groups(v->act) + own_units * (unit + own_rows * row));
+    uint32_t constants = v->in_f16 && v->act == ACT_GELU_TANH ? 12 : constants_groups(v->act);
+    return 30 + 6 * (31 + constants + own_units * (unit + own_rows * row));
 }
 
 /* Worker cycles of the three passes over `full` panels and `tail` columns of another. */

@@ -111,7 +111,8 @@ struct kernel_variant {
  * REDUCE_SHARE  out[R][16 P] = act(own + sum of `parts` received partials + bias), own first, then
  *           in ascending order, in f32. Partials are f32 panels, or f16 ones with in_f16. Received
  *           parts lie `stride` bytes (a multiple of 8) apart, each packed panels of R rows; the own
- *           part's panels start `own_panel` bytes after each other. bias is f16[16 P].
+ *           part's panels start `own_panel` bytes after each other. bias is f16[16 P]. With
+ *           in_f16 the sum is rounded to f16 before ACT_GELU_TANH, which works in f16 then.
  * UNARY     out = act(x) over 4 * quads elements; out may equal x.
  * ADD       out = act(a + b) over 16 * n elements (f32 sum, one rounding); out may equal a or b.
  * ADD_ROW   out[R][16 P] = act(x[R][16 P] + row[16 P]); out may equal x.

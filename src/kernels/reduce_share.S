@@ -15,6 +15,32 @@
 .set OUT_BYTES, 8
 .endif
 
+// The tanh form of GELU of an f16 quad in f16, x / 2 + x / 2 tanh(x (c1 + c0 x^2)): one rounding an
+// operation, as befits sums that were f16 too. x^2 saturates, and so does tanh. Clobbers $a4..$a7.
+.set HALVES, CONST_PAIR + 4
+.macro HALVES_CONSTANT index, bits
+    setzi $a0, (\bits * 0x10001) & 0xfffff
+    or $a0, $a0, (\bits * 0x10001) & 0xfff00000
+    st32 $a0, $m12, $m15, 2 * (HALVES + \index)
+    st32 $a0, $m12, $m15, 2 * (HALVES + \index) + 1
+.endm
+.macro GELU_CONSTANTS
+    HALVES_CONSTANT 0, 0x2891 // sqrt(2 / pi) 0.044715
+    HALVES_CONSTANT 1, 0x3a62 // sqrt(2 / pi)
+    HALVES_CONSTANT 2, 0x3800 // 1 / 2
+.endm
+.macro GELU_QUAD x
+    { ld64 $a6:7, $m12, $m15, HALVES ; f16v4mul $a4:5, \x, \x }
+    { ld64 $a6:7, $m12, $m15, HALVES + 1 ; f16v4mul $a4:5, $a6:7, $a4:5 }
+    { ld64 $a6:7, $m12, $m15, HALVES + 2 ; f16v4add $a4:5, $a6:7, $a4:5 }
+    f16v4mul $a4:5, \x, $a4:5
+    f16v2tanh $a4, $a4
+    f16v2tanh $a5, $a5
+    f16v4mul \x, $a6:7, \x
+    f16v4mul $a4:5, \x, $a4:5
+    f16v4add \x, \x, $a4:5
+.endm
+
 .macro TAKE_QUAD
     f32v2gina $a0:1, $azeros, 0
     f32v2gina $a2:3, $azeros, 0
@@ -37,7 +63,11 @@
 dealt:
     brz $m2, done
     brz $m7, done
+.if IN_F16 && ACT == ACT_GELU_TANH
+    GELU_CONSTANTS
+.else
     ACT_CONSTANTS
+.endif
     ld32 $m9, $m13, $m15, REDUCE_SHARE_PARTS
     ld32 $m10, $m13, $m15, REDUCE_SHARE_STRIDE
     shr $m10, $m10, 3
@@ -99,7 +129,16 @@ row:
 .else
     { add $m4, $m4, ROW_BYTES ; f32v4acc $a0:3 }
 .endif
-.if ACT == ACT_NONE || ACT == ACT_RELU
+.if IN_F16 && ACT == ACT_GELU_TANH
+    { add $m5, $m5, ROW_BYTES ; f16v2gina $a0, $azero, 0 }
+    f16v2gina $a1, $azero, 0
+    f16v2gina $a2, $azero, 0
+    f16v2gina $a3, $azero, 0
+    GELU_QUAD $a0:1
+    { st64step $a0:1, $m15, $m3+=, 1 ; fnop }
+    GELU_QUAD $a2:3
+    st64step $a2:3, $m15, $m3+=, 3
+.elseif ACT == ACT_NONE || ACT == ACT_RELU
     { add $m5, $m5, ROW_BYTES ; f16v2gina $a0, $azero, 0 }
     f16v2gina $a1, $azero, 0
 .if ACT == ACT_RELU
