@@ -518,7 +518,8 @@ extend_attention(struct search *q, struct draft *list, uint32_t step, const stru
 /* A NORM may be left to its readers when they are products that read whole rows of it. */
 static bool may_defer(const struct search *q, uint32_t step) {
     const struct plan_step *s = &q->plan->steps[step];
-    if (s->kind != PLAN_NORM || s->in_panel[0] != 0 || matrix(q, s->in[0])->panels != s->panels) {
+    if (s->kind != PLAN_NORM || s->rows > PLAN_FEW_ROWS || s->in_panel[0] != 0 ||
+        matrix(q, s->in[0])->panels != s->panels) {
         return false;
     }
     uint32_t readers = 0;

@@ -61,6 +61,7 @@
 #define PLAN_RECEIVE_BYTES 49152u  /* parts to be reduced arrive in buffers of at most so many */
 #define PLAN_F16_GROUPS    32      /* 512 of K at most are summed in f16 (design.md D2) */
 #define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
+#define PLAN_FEW_ROWS      16u     /* a NORM of more is not left to all tiles that read it */
 #define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */
 #define PLAN_REGION0_BYTES 163840u /* data bytes of a tile that a plan may fill: 10 elements, */
 #define PLAN_REGION1_BYTES 420000u /* and interleaved */
