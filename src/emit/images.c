@@ -106,7 +106,28 @@ static void add_code(struct builder *b, uint32_t t, struct physical_tile tile) {
     add_segment(b, tile, area_first[1], area[1], area_bytes[1]);
 }
 
-/* Rows of a constant that the graph's key holds: one value in each column of the tensor. */
+/* Copies the elements of one slice from a tensor in memory. */
+static void
+copy_slice(const struct package_slice *s, const uint8_t *tensor, uint32_t size, uint8_t *page) {
+    uint32_t index[TENSOR_MAX_DIMS] = {0};
+    for (;;) {
+        int64_t from = (int64_t)s->tensor_offset, to = s->page_offset;
+        for (int d = 0; d < TENSOR_MAX_DIMS; d++) {
+            from += index[d] * s->tensor_stride[d];
+            to += (int64_t)index[d] * s->page_stride[d];
+        }
+        memcpy(page + to, tensor + from * size, size);
+        int d = TENSOR_MAX_DIMS - 1;
+        while (d >= 0 && ++index[d] >= s->extent[d]) {
+            index[d--] = 0;
+        }
+        if (d < 0) {
+            return;
+        }
+    }
+}
+
+/* A constant that the graph's key holds, laid out as the host would; or one value everywhere. */
 static void add_literals(struct builder *b, uint32_t t, struct physical_tile tile) {
     const struct tile_graph *tg = b->c->tg;
     for (uint32_t i = tg->params.first; i < tg->params.first + tg->params.count; i++) {
@@ -115,20 +136,42 @@ static void add_literals(struct builder *b, uint32_t t, struct physical_tile til
         if (!x->is_literal || x->tile.n != t) {
             continue;
         }
-        uint8_t fill[2];
-        store_le16(fill, s->fill);
-        const uint8_t *element =
-            s->is_fill ? fill : tg->plan->graph->values[s->value.n].source.bytes;
         uint8_t *bytes = arena_alloc(b->arena, x->bytes, 8);
-        for (uint32_t c = 0; c < x->bytes / 2; c++) {
+        memset(bytes, 0, x->bytes);
+        for (uint32_t c = 0; s->is_fill && c < x->bytes / 2; c++) {
             uint32_t left;
             uint32_t wide = 4 * s->quads;
             emit_panel_column(s, s->runs[0].first + c / wide, &left);
-            if (c % wide < left) {
-                memcpy(bytes + 2 * c, element, 2);
+            store_le16(bytes + 2 * c, c % wide < left ? s->fill : 0);
+        }
+        if (!s->is_fill) {
+            const struct graph_value *v = &tg->plan->graph->values[s->value.n];
+            struct emit_host host = {0};
+            struct slice_target target = {.host = &host, .arena = b->arena};
+            emit_shard_slices(&target, tg, s, 0, x->bytes, 0);
+            for (uint32_t k = 0; k < host.slice_count; k++) {
+                copy_slice(
+                    &host.slices[k], v->source.bytes, (uint32_t)dtype_bytes(v->dtype), bytes);
             }
         }
         add_segment(b, tile, b->c->placement->addr[s->buffer.n], bytes, x->bytes);
+    }
+}
+
+/* Addresses that calls of PICK read. */
+static void add_tables(struct builder *b, uint32_t t, struct physical_tile tile) {
+    const struct tile_graph *tg = b->c->tg;
+    const uint32_t *addr = b->c->placement->addr;
+    for (uint32_t i = 0; i < tg->table_count; i++) {
+        const struct lower_table *x = &tg->tables[i];
+        if (lower_buffer(tg, x->buffer)->tile.n != t) {
+            continue;
+        }
+        uint32_t *words = ARENA_ARRAY(b->arena, uint32_t, x->count);
+        for (uint32_t k = 0; k < x->count; k++) {
+            words[k] = addr[x->words[k].buffer.n] + x->words[k].value;
+        }
+        add_words(b, tile, addr[x->buffer.n], words, x->count);
     }
 }
 
@@ -194,6 +237,7 @@ static void add_tile(struct builder *b, uint32_t t) {
             x->table_words - x->table_main_words);
     }
     add_literals(b, t, tile);
+    add_tables(b, t, tile);
 }
 
 static void add_text_symbols(struct builder *b) {

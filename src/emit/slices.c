@@ -1,7 +1,7 @@
 /* Bytes of a buffer as affine maps between a tensor and a page (design.md D7).
  *
- * A buffer is a sequence of units: a row of a panel (16 elements, 32 bytes; in strips 4 elements)
- * for matrices, a block of 1, 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
+ * A buffer is a sequence of units: a row of a panel (16 elements; in strips 4) for matrices, a block
+ * of 1, 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
  * inside panels, K groups inside blocks of channels. A range of units is cut into at most three
  * rectangles of (outer, inner), and each rectangle where the tensor ends, so that padding is in no
  * slice: the host's zeroed page supplies it. */
@@ -204,6 +204,7 @@ static void panel_rect(
     const struct lower_shard *s = w->s;
     uint32_t panels = r.o1 - r.o0;
     uint32_t wide = 4 * s->quads, left;
+    uint32_t element = s->is_single ? 4 : 2, unit = element * wide;
     uint32_t column = emit_panel_column(s, panel, &left);
     uint32_t full = left / wide < panels ? left / wide : panels;
     uint32_t part = full < panels ? left % wide : 0;
@@ -217,10 +218,10 @@ static void panel_rect(
         uint32_t skip = p == 0 ? 0 : full;
         struct package_slice x = {
             .tensor_offset = (uint64_t)(first + (int64_t)(column + wide * skip) * b->column_stride),
-            .page_offset = at_page(w, local + skip, r.i0, 2 * wide),
+            .page_offset = at_page(w, local + skip, r.i0, unit),
             .extent = {count, r.i1 - r.i0, p == 0 ? wide : part},
             .tensor_stride = {wide * b->column_stride, step, b->column_stride},
-            .page_stride = {(int32_t)(2 * wide * w->inner), (int32_t)(2 * wide), 2}};
+            .page_stride = {(int32_t)(unit * w->inner), (int32_t)unit, (int32_t)element}};
         emit_push_slice(w->target, &x);
     }
 }
@@ -232,8 +233,10 @@ static void panels_rect(const struct walk *w, struct rect r) {
     /* Inputs and outputs: rows one after the other, however the tensor's axes group them. */
     struct shape flat = {.rank = 2, .dim = {PLAN_MAX_ROWS, s->matrix_columns}};
     struct broadcast b = {.own = flat, .like = flat};
-    if (g->values[s->value.n].kind == VALUE_INITIALIZER && step != PLAN_NONE) {
-        const struct plan_step *owner = &w->tg->plan->steps[step];
+    const struct plan_step *owner = step != PLAN_NONE ? &w->tg->plan->steps[step] : NULL;
+    /* Constants are broadcast to the result, but for those that are picked from. */
+    if (g->values[s->value.n].kind == VALUE_INITIALIZER && owner != NULL &&
+        owner->kind != PLAN_PICK) {
         b.own = g->values[s->value.n].shape;
         b.like = g->values[w->tg->plan->matrices[owner->out].value.n].shape;
         if (lower_buffer(w->tg, s->buffer)->kind == BUFFER_ROW) {
@@ -265,7 +268,7 @@ static void panels_rect(const struct walk *w, struct rect r) {
 }
 
 uint32_t emit_shard_granule(const struct lower_shard *s, const struct lower_buffer *b) {
-    return b->kind == BUFFER_WEIGHTS ? 32 * s->lanes : 8 * s->quads;
+    return b->kind == BUFFER_WEIGHTS ? 32 * s->lanes : (s->is_single ? 16 : 8) * s->quads;
 }
 
 void emit_shard_slices(

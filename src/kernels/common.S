@@ -250,6 +250,30 @@ sum_tail_done\@:
     f32add $a0, $a0, $a1
 .endm
 
+// x to the y in f32 -> \x. Clobbers \y, $a4..$a7. x < 0 with an exponent that is no integer is NaN,
+// with an odd one negative; 0 to the 0 is 1, which the bound of the logarithm sees to.
+.macro POW_ONE x, y
+    or $a4, $azero, 0x80000000
+    andc $a5, \x, $a4              // size
+    and $a4, \x, $a4               // sign
+    f32cmplt \x, \x, $azero
+    f32log2 $a5, $a5
+    or $a7, $azero, 0xf1400000     // about -1e30
+    f32max $a5, $a5, $a7
+    f32mul $a5, $a5, \y
+    f32exp2 $a5, $a5
+    f32int $a6, \y, 3
+    f32cmpeq $a6, $a6, \y          // integer
+    andc \x, \x, $a6               // NaN: all ones
+    or $a7, $azero, 0x3f000000     // 1/2
+    f32mul \y, \y, $a7
+    f32int $a7, \y, 3
+    f32cmpeq $a7, $a7, \y          // even
+    andc $a4, $a4, $a7
+    or $a5, $a5, $a4
+    or \x, $a5, \x
+.endm
+
 // A supervisor routine that launches the six workers once at label `worker`.
 .macro LAUNCH_ONCE
 .supervisor

@@ -333,6 +333,52 @@ static uint32_t merge_cycles(uint32_t parts, uint32_t rows, uint32_t panels) {
     return 45 + 6 * (20 + div_up(rows, 6) * row);
 }
 
+static uint32_t pick_groups(uint8_t unit, uint32_t n) {
+    return 23 + div_up(n, 6) * (unit == PICK_HALF ? 6 : 3);
+}
+
+/* ---- float32: plain loops -------------------------------------------------------------------- */
+
+static uint32_t act_pair_groups(enum kernel_act act) {
+    switch (act) {
+    case ACT_NONE: return 0;
+    case ACT_RELU: return 1;
+    case ACT_TANH:
+    case ACT_SIGMOID: return 2 * 5;
+    case ACT_GELU_ERF: return 17 + 2 * 4;
+    case ACT_GELU_TANH: return 7 + 2 * 4;
+    case ACT_COUNT: break;
+    }
+    return 0;
+}
+
+static uint32_t map_f32_groups(const struct kernel_variant *v, uint32_t n) {
+    static const uint32_t ops[MAP_F32_COUNT] = {3, 1, 10, 6, 6, 1, 2, 8, 54};
+    uint32_t each = 3 + ops[v->op] + act_pair_groups(v->act);
+    return 22 + constants_groups(v->act) + div_up(8 * n, 6) * each;
+}
+
+static uint32_t binary_f32_groups(uint8_t op, uint32_t n) {
+    static const uint32_t ops[BINARY_F32_COUNT] = {1, 1, 1, 6, 1, 1, 1, 6, 52};
+    return 24 + div_up(8 * n, 6) * (4 + ops[op]);
+}
+
+static uint32_t row_reduce_f32_groups(uint8_t op, uint32_t rows, uint32_t columns) {
+    uint32_t tail = columns % 16, full = columns / 16;
+    uint32_t row = 26 +
+                   (op == ROW_REDUCE_MAX    ? 1
+                    : op == ROW_REDUCE_MEAN ? 8
+                                            : 0) +
+                   (full > 0 ? 1 : 0) + full * 27 + (tail > 1 ? 1 : 0) + tail / 2 * 3 +
+                   (tail % 2 != 0 ? 2 : 0);
+    return 29 + div_up(rows, 6) * row;
+}
+
+static uint32_t gemm_f32_groups(uint32_t rows, uint32_t inner, uint32_t panels) {
+    uint32_t items = div_up(8 * rows * panels, 6), groups = div_up(inner, 16);
+    return 12 + 5 * panels + items * (23 + 4 * inner + 8 * groups);
+}
+
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     const uint32_t launch = 30;
     switch (v->id) {
@@ -353,6 +399,12 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     case KERNEL_GEMM_F16: return gemm_f16_cycles(v, dims[0], dims[1], dims[2]);
     case KERNEL_ATTENTION_BLOCK: return block_cycles(dims[0], dims[1], dims[2], dims[3]);
     case KERNEL_ATTENTION_MERGE: return merge_cycles(dims[0], dims[1], dims[2]);
+    case KERNEL_PICK: return launch + 6 * pick_groups(v->op, dims[0]);
+    case KERNEL_CAST: return launch + 6 * (22 + div_up(4 * dims[0], 6) * 4);
+    case KERNEL_MAP_F32: return launch + 6 * map_f32_groups(v, dims[0]);
+    case KERNEL_BINARY_F32: return launch + 6 * binary_f32_groups(v->op, dims[0]);
+    case KERNEL_ROW_REDUCE_F32: return launch + 6 * row_reduce_f32_groups(v->op, dims[0], dims[1]);
+    case KERNEL_GEMM_F32: return launch + 6 * gemm_f32_groups(dims[0], dims[1], dims[2]);
     case KERNEL_COUNT: break;
     }
     assert(false);

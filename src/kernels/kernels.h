@@ -44,7 +44,7 @@ enum kernel_act {
     ACT_COUNT
 };
 
-/* What BINARY, MAP, ROW_REDUCE and RELAYOUT do, and how BINARY's b is spread: `op`, `form`. */
+/* What BINARY, MAP, ROW_REDUCE, RELAYOUT and PICK do, and how BINARY's b is spread: `op`, `form`. */
 enum kernel_binary {
     BINARY_ADD,
     BINARY_SUB,
@@ -54,7 +54,9 @@ enum kernel_binary {
     BINARY_MIN,
     BINARY_RSUB,
     BINARY_RDIV,
-    BINARY_COUNT
+    BINARY_COUNT,
+    BINARY_POW = BINARY_COUNT, /* BINARY_F32 only */
+    BINARY_F32_COUNT
 };
 enum kernel_form { FORM_FULL, FORM_ROW, FORM_COLUMN, FORM_SCALAR, FORM_COUNT };
 enum kernel_map {
@@ -66,7 +68,9 @@ enum kernel_map {
     MAP_SQUARE,
     MAP_CUBE,
     MAP_RSQRT,
-    MAP_COUNT
+    MAP_COUNT,
+    MAP_POW = MAP_COUNT, /* MAP_F32 only: exponent a */
+    MAP_F32_COUNT
 };
 enum kernel_row_reduce { ROW_REDUCE_SUM, ROW_REDUCE_MEAN, ROW_REDUCE_MAX, ROW_REDUCE_COUNT };
 enum kernel_relayout {
@@ -77,6 +81,9 @@ enum kernel_relayout {
     RELAYOUT_COPY_W16,
     RELAYOUT_COUNT
 };
+
+enum kernel_cast { CAST_WIDEN, CAST_NARROW, CAST_COUNT };           /* to float32, to float16 */
+enum kernel_pick { PICK_HALF, PICK_WORD, PICK_DOUBLE, PICK_COUNT }; /* 2, 4, 8 bytes a unit */
 
 enum kernel_id {
 #define KERNEL(NAME, ...) KERNEL_##NAME,
@@ -95,7 +102,7 @@ struct kernel_variant {
     bool in_f16;       /* REDUCE, REDUCE_SHARE: parts are f16 panels */
     bool accumulates;  /* GEMM_F16: out += x . w; no bias */
     bool has_residual; /* LAYERNORM, GEMM_ROW */
-    uint8_t op;        /* BINARY, MAP, ROW_REDUCE, RELAYOUT */
+    uint8_t op;        /* BINARY, MAP, ROW_REDUCE, RELAYOUT, PICK, CAST */
     uint8_t form;      /* BINARY: how b is spread */
 };
 
@@ -150,6 +157,14 @@ struct kernel_variant {
  *           follows q: they touch no other.
  * ATTENTION_MERGE  out[ROWS][16 PANELS] from PARTS (at most KERNEL_MERGE_PARTS) of them; scale is
  *           the f16 scale of the blocks as f32.
+ * PICK      out = the units that `table` names by their absolute addresses, one after the other,
+ *           bits kept: n words of two halves, n words, or n doublewords. A unit may be named often.
+ * CAST      out = x over 16 n elements, one rounding at most.
+ * MAP_F32   MAP's descriptor and operations, and UNARY's activations, on float32 panels.
+ * BINARY_F32  out = a op b over 16 n elements of float32; out may equal a or b.
+ * ROW_REDUCE_F32  ROW_REDUCE's descriptor on float32 panels; out has a panel row for each row, its
+ *           other columns 0.
+ * GEMM_F32  out[R][16 P] = x[R][K] . w[K][16 P], float32 panels; K need not fill them.
  */
 enum {
     GEMM_ROW_X,
@@ -265,6 +280,18 @@ enum {
     MERGE_SCALE, /* f32 */
     MERGE_WORDS
 };
+enum { CAST_X, CAST_OUT, CAST_N, CAST_WORDS };
+enum { BINARY_F32_A, BINARY_F32_B, BINARY_F32_OUT, BINARY_F32_N, BINARY_F32_WORDS };
+enum {
+    GEMM_F32_X,
+    GEMM_F32_W,
+    GEMM_F32_OUT,
+    GEMM_F32_ROWS,
+    GEMM_F32_INNER,
+    GEMM_F32_PANELS,
+    GEMM_F32_WORDS
+};
+enum { PICK_TABLE, PICK_OUT, PICK_N, PICK_WORDS };
 
 enum kernel_memory { MEMORY_ANY, MEMORY_REGION0, MEMORY_REGION1 };
 
@@ -314,7 +341,8 @@ struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint3
  * its order: GEMM rows, groups, panels; GEMM_ROW groups, pairs; REDUCE, REDUCE_SHARE parts, rows,
  * panels; UNARY quads; ADD n; ADD_ROW rows, panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
  * columns; ATTENTION rows, keys, panels, out_panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
- * parts, rows, panels. Source and fit of the constants: see cycles.c. */
+ * parts, rows, panels; PICK, CAST, MAP_F32, BINARY_F32 n; ROW_REDUCE_F32 rows, columns; GEMM_F32
+ * rows, inner, panels. Source and fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Cycles that the call's arithmetic takes at the tile's peak, whatever the kernel does besides
  * (roofline.c has the rates); dims as above, padding of panels counted. */

@@ -107,9 +107,11 @@ bool kernel_variant_exists(const struct kernel_variant *v) {
     if (v->op >= (ops[v->id] == 0 ? 1 : ops[v->id]) || v->form >= FORM_COUNT) {
         return false;
     }
-    bool is_activated = v->id != KERNEL_LAYERNORM && v->id != KERNEL_ROW_REDUCE &&
-                        v->id != KERNEL_RELAYOUT && v->id != KERNEL_ATTENTION &&
-                        v->id != KERNEL_ATTENTION_BLOCK && v->id != KERNEL_ATTENTION_MERGE;
+    bool is_activated =
+        v->id != KERNEL_LAYERNORM && v->id != KERNEL_ROW_REDUCE && v->id != KERNEL_RELAYOUT &&
+        v->id != KERNEL_ATTENTION && v->id != KERNEL_ATTENTION_BLOCK &&
+        v->id != KERNEL_ATTENTION_MERGE && v->id != KERNEL_PICK && v->id != KERNEL_CAST &&
+        v->id != KERNEL_BINARY_F32 && v->id != KERNEL_ROW_REDUCE_F32 && v->id != KERNEL_GEMM_F32;
     if (v->act != ACT_NONE && !is_activated) {
         return false;
     }

@@ -15,7 +15,7 @@ static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int 
     const struct plan_dist *d = s->dist;
     const struct plan_matrix *x = &l->plan->matrices[s->in[o]];
     uint32_t blocks = d->m * d->n;
-    bool may_share = s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION;
+    bool may_share = s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION || s->kind == PLAN_PICK;
     struct buffer_id *ret = ARENA_ARRAY(l->arena, struct buffer_id, blocks);
     struct buffer_id *made = ARENA_ARRAY(l->arena, struct buffer_id, blocks);
     uint32_t *tiles = ARENA_ARRAY(l->arena, uint32_t, blocks);
@@ -26,7 +26,7 @@ static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int 
         ret[b] = NO_BUFFER;
     }
     for (uint32_t b = 0; b < blocks; b++) {
-        if (ret[b].n != NO_BUFFER.n) {
+        if (ret[b].n != NO_BUFFER.n || needs[b].row_first == needs[b].row_last) {
             continue;
         }
         if (x->kind == PLAN_CONSTANT) {
@@ -36,13 +36,16 @@ static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int 
         uint32_t count = 0;
         for (uint32_t c = b; c < (may_share ? blocks : b + 1); c++) {
             if (memcmp(&needs[b], &needs[c], sizeof needs[b]) == 0) {
-                served[count] = c;
-                tiles[count++] = d->tile[c];
+                /* Blocks of one tile follow each other: they share the copy. */
+                count += count == 0 || tiles[count - 1] != d->tile[c] ? 1 : 0;
+                served[c] = count;
+                tiles[count - 1] = d->tile[c];
             }
         }
         lower_gather(l, s->in[o], &needs[b], tiles, count, step, made);
-        for (uint32_t c = 0; c < count; c++) {
-            ret[served[c]] = made[c];
+        for (uint32_t c = b; c < blocks; c++) {
+            ret[c] = served[c] > 0 ? made[served[c] - 1] : ret[c];
+            served[c] = 0;
         }
     }
     return ret;
@@ -52,6 +55,7 @@ static struct buffer_id *operand_buffers(struct lowering *l, uint32_t step, int 
 const struct buffer_id *lower_operands(struct lowering *l, uint32_t step, int o) {
     const struct plan_step *s = &l->plan->steps[step];
     bool is_alike = s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN &&
+                    s->kind != PLAN_PICK && s->kind != PLAN_ROW_REDUCE &&
                     l->plan->matrices[s->in[o]].kind != PLAN_CONSTANT;
     struct gathered key = {
         .matrix = s->in[o],
@@ -100,7 +104,7 @@ static void call_elementwise(struct lowering *l, const struct local_call *c) {
     if (s->kind == PLAN_ADD_ROW || s->kind == PLAN_BINARY_ROW) {
         row = lower_row(l, c->step, PARAM_ROW, c->tile, c->panel_first, c->panel_last);
     }
-    switch (s->kind) {
+    switch (s->kind == PLAN_UNARY && s->is_single ? PLAN_MAP : s->kind) {
     case PLAN_ADD:
         lower_word_buffer(l, &v, ADD_A, c->in[0], 0);
         lower_word_buffer(l, &v, ADD_B, c->in[1], 0);
@@ -118,6 +122,14 @@ static void call_elementwise(struct lowering *l, const struct local_call *c) {
         break;
     case PLAN_BINARY:
     case PLAN_BINARY_ROW:
+        if (s->is_single) {
+            lower_word_buffer(l, &v, BINARY_F32_A, c->in[0], 0);
+            lower_word_buffer(l, &v, BINARY_F32_B, c->in[1], 0);
+            lower_word_buffer(l, &v, BINARY_F32_OUT, c->out, 0);
+            v.words[BINARY_F32_N].value = n;
+            lower_push_vertex(l, v, BINARY_F32_WORDS, (const uint32_t[]){n});
+            break;
+        }
         lower_word_buffer(l, &v, BINARY_A, c->in[0], 0);
         lower_word_buffer(l, &v, BINARY_B, s->kind == PLAN_BINARY ? c->in[1] : row, 0);
         lower_word_buffer(l, &v, BINARY_OUT, c->out, 0);
@@ -132,6 +144,12 @@ static void call_elementwise(struct lowering *l, const struct local_call *c) {
         v.words[MAP_A].value = float_bits(s->a);
         v.words[MAP_B].value = float_bits(s->b);
         lower_push_vertex(l, v, MAP_WORDS, (const uint32_t[]){n});
+        break;
+    case PLAN_CAST:
+        lower_word_buffer(l, &v, CAST_X, c->in[0], 0);
+        lower_word_buffer(l, &v, CAST_OUT, c->out, 0);
+        v.words[CAST_N].value = n;
+        lower_push_vertex(l, v, CAST_WORDS, (const uint32_t[]){n});
         break;
     default:
         lower_word_buffer(l, &v, UNARY_X, c->in[0], 0);
@@ -196,9 +214,25 @@ static struct buffer_id scratch(struct lowering *l, const struct local_call *c, 
     return lower_new_buffer(l, c->tile, BUFFER_SCRATCH, (bytes + 3) & ~3u, c->step);
 }
 
+static void call_product_f32(struct lowering *l, const struct local_call *c) {
+    const struct plan_step *s = &l->plan->steps[c->step];
+    struct lower_vertex v = new_call(l, c, plan_variant(s));
+    lower_word_buffer(l, &v, GEMM_F32_X, c->in[0], 0);
+    lower_word_buffer(l, &v, GEMM_F32_W, c->in[1], 0);
+    lower_word_buffer(l, &v, GEMM_F32_OUT, c->out, 0);
+    v.words[GEMM_F32_ROWS].value = c->rows;
+    v.words[GEMM_F32_INNER].value = s->inner;
+    v.words[GEMM_F32_PANELS].value = c->panels;
+    lower_push_vertex(l, v, GEMM_F32_WORDS, (const uint32_t[]){c->rows, s->inner, c->panels});
+}
+
 static void call_product(struct lowering *l, const struct local_call *c) {
     const struct plan_step *s = &l->plan->steps[c->step];
     const struct plan_product *p = &s->product;
+    if (s->is_single) {
+        call_product_f32(l, c);
+        return;
+    }
     uint32_t columns = p->out_panels > 0 ? s->columns / p->heads : s->columns;
     struct buffer_id w =
         lower_new_buffer(l, c->tile, BUFFER_OPERAND, 512 * s->groups * c->panels, c->step);
@@ -239,6 +273,24 @@ static void call_attention(struct lowering *l, const struct local_call *c) {
         (const uint32_t[]){c->rows, s->product.b_rows, s->product.head_panels[0], c->panels});
 }
 
+/* One value a row, packed; then a row of a panel for each. */
+static void call_row_reduce(struct lowering *l, const struct local_call *c) {
+    const struct plan_step *s = &l->plan->steps[c->step];
+    struct buffer_id packed = c->out;
+    if (!s->is_single) {
+        packed = lower_new_buffer(l, c->tile, BUFFER_OPERAND, (c->rows + 1) / 2 * 4, c->step);
+    }
+    struct lower_vertex v = new_call(l, c, plan_variant(s));
+    lower_word_buffer(l, &v, ROW_REDUCE_X, c->in[0], 0);
+    lower_word_buffer(l, &v, ROW_REDUCE_OUT, packed, 0);
+    v.words[ROW_REDUCE_ROWS].value = c->rows;
+    v.words[ROW_REDUCE_COLUMNS].value = s->inner;
+    lower_push_vertex(l, v, ROW_REDUCE_WORDS, (const uint32_t[]){c->rows, s->inner});
+    if (!s->is_single) {
+        call_relayout(l, c, plan_unpack_variant(), packed, c->out, 1, c->rows);
+    }
+}
+
 void lower_local(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
     const struct plan_dist *d = s->dist;
@@ -267,6 +319,12 @@ void lower_local(struct lowering *l, uint32_t step) {
         case PLAN_TURN:
             call_relayout(l, &c, plan_variant(s), c.in[0], c.out, s->columns, c.rows);
             break;
+        case PLAN_PICK: {
+            struct lower_pick pick = {step, b, c.tile, c.in, c.out};
+            lower_pick_block(l, &pick);
+            break;
+        }
+        case PLAN_ROW_REDUCE: call_row_reduce(l, &c); break;
         case PLAN_PRODUCT: call_product(l, &c); break;
         case PLAN_ATTENTION: call_attention(l, &c); break;
         default: call_elementwise(l, &c); break;

@@ -106,6 +106,8 @@ int lower_build(const struct plan *p, struct arena *a, struct tile_graph **ret, 
     tg->buffer_count = (uint32_t)l.buffers.len;
     tg->dests = l.dests.data;
     tg->dest_count = (uint32_t)l.dests.len;
+    tg->tables = l.tables.data;
+    tg->table_count = (uint32_t)l.tables.len;
     tg->shards = l.shards.data;
     tg->shard_count = (uint32_t)l.shards.len;
     sort_vertices(&l);

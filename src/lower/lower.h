@@ -60,6 +60,7 @@ enum buffer_kind {
     BUFFER_OPERAND, /* gathered copy for one or more steps */
     BUFFER_PARTIAL, /* panels of a K part, maybe with room for the other parts; received parts */
     BUFFER_SCRATCH,
+    BUFFER_TABLE, /* addresses for a PICK */
     BUFFER_KINDS
 };
 
@@ -88,6 +89,12 @@ struct lower_vertex {
     uint32_t word_count;
     uint32_t cycles; /* kernel_cycles() */
     uint32_t useful; /* kernel_useful_cycles(), without what only fills up panels */
+};
+
+struct lower_table { /* content of a TABLE: an address a word */
+    struct buffer_id buffer;
+    const struct lower_word *words;
+    uint32_t count;
 };
 
 struct lower_dest {
@@ -122,6 +129,7 @@ struct lower_shard {
     uint32_t unit;           /* columns that start at a panel together (plan.h) */
     uint32_t inner_unit;     /* WEIGHTS: likewise of K */
     uint32_t lanes;          /* WEIGHTS: channels of a block, 1, 8 or 16 (kernels.h) */
+    bool is_single;          /* float32: twice the bytes */
     bool is_fill;            /* ROW without a value: `fill` (f16) in every column */
     uint16_t fill;
     uint32_t row_first, row_last;     /* VALUE, MATRIX */
@@ -160,6 +168,8 @@ struct tile_graph {
     uint32_t end_time; /* host output */
     struct lower_shard *shards;
     uint32_t shard_count;
+    struct lower_table *tables; /* in the order of their buffers */
+    uint32_t table_count;
     struct lower_span params;            /* shards of all constants, in step order */
     struct lower_span *inputs, *outputs; /* by graph input and output */
     bool *is_active; /* by logical tile: runs a kernel, exchanges or holds host data */

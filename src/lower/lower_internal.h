@@ -43,6 +43,7 @@ struct lowering {
     VEC(struct lower_vertex) vertices;
     VEC(struct lower_dest) dests;
     VEC(struct lower_shard) shards;
+    VEC(struct lower_table) tables;
     struct level_moves {
         VEC(struct lower_move) moves;
     } * levels;
@@ -89,7 +90,8 @@ lower_channels(struct lowering *l, uint32_t step, uint32_t tile, uint32_t first,
 struct buffer_id lower_row_part(
     struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, struct lower_run run,
     uint32_t quads);
-/* Columns [panel_first, panel_last) of PARAM_ROW or PARAM_ROW2; zeros when the step has none. */
+/* Columns [panel_first, panel_last) of PARAM_ROW or PARAM_ROW2; zeros when the step has none, ones
+ * for the scale of a NORM. */
 struct buffer_id lower_row(
     struct lowering *l, uint32_t step, enum plan_param param, uint32_t tile, uint32_t panel_first,
     uint32_t panel_last);
@@ -147,6 +149,13 @@ void lower_stream(struct lowering *l, uint32_t step);
 void lower_reduce(
     struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t column);
 uint32_t lower_partial_bytes(const struct plan_step *s); /* of a row of a panel of partials */
+/* pick.c: one block of a PICK, from its operands' buffers. */
+struct lower_pick {
+    uint32_t step, block, tile;
+    const struct buffer_id *in; /* by operand */
+    struct buffer_id out;
+};
+void lower_pick_block(struct lowering *l, const struct lower_pick *p);
 
 /* attention.c */
 void lower_attention(struct lowering *l, uint32_t step);

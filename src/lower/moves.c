@@ -36,7 +36,7 @@ static void add_copy(
 
 struct piece {
     struct buffer_id source;
-    uint32_t source_tile, source_offset, dest_offset, bytes;
+    uint32_t source_tile, source_offset, dest_offset, bytes, row_bytes;
 };
 
 static void send_piece(
@@ -74,9 +74,11 @@ static void send_block(
         end = is_whole ? qb : (q / 4 + 1) * 4;
         end = end < qb ? end : qb;
         uint32_t from = q - quad_first, to = q - n->quad_first;
-        p.source_offset = 32 * (from / 4 * source_rows + ra - row_first) + 8 * (from % 4);
-        p.dest_offset = 32 * (to / 4 * dest_rows + ra - n->row_first) + 8 * (to % 4);
-        p.bytes = 8 * (rb - ra) * (end - q);
+        p.source_offset =
+            p.row_bytes * (from / 4 * source_rows + ra - row_first) + p.row_bytes / 4 * (from % 4);
+        p.dest_offset =
+            p.row_bytes * (to / 4 * dest_rows + ra - n->row_first) + p.row_bytes / 4 * (to % 4);
+        p.bytes = p.row_bytes / 4 * (rb - ra) * (end - q);
         send_piece(l, &p, tiles, tile_count, step, buffers, dests);
     }
 }
@@ -85,7 +87,8 @@ void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers) {
     const struct plan_dist *d = l->plan->matrices[matrix].dist;
-    uint32_t bytes = 8 * (n->row_last - n->row_first) * (n->quad_last - n->quad_first);
+    uint32_t row_bytes = plan_row_bytes(&l->plan->matrices[matrix]);
+    uint32_t bytes = row_bytes / 4 * (n->row_last - n->row_first) * (n->quad_last - n->quad_first);
     /* A tile whose home block is the rectangle itself uses it in place. */
     uint32_t *wanting = ARENA_ARRAY(l->arena, uint32_t, tile_count);
     struct buffer_id *into = ARENA_ARRAY(l->arena, struct buffer_id, tile_count);
@@ -124,7 +127,10 @@ void lower_bring(
         for (uint32_t j = 0; j < d->n; j++) {
             uint32_t b = i * d->n + j;
             if (plan_dist_quad(d, j) < n->quad_last && plan_dist_quad(d, j + 1) > n->quad_first) {
-                struct piece p = {.source = l->home[matrix][b], .source_tile = d->tile[b]};
+                struct piece p = {
+                    .source = l->home[matrix][b],
+                    .source_tile = d->tile[b],
+                    .row_bytes = plan_row_bytes(&l->plan->matrices[matrix])};
                 send_block(l, p, n, d, b, tiles, tile_count, step, into, dests);
             }
         }

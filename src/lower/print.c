@@ -4,7 +4,7 @@
 static const char *const kind_names[BUFFER_KINDS] = {
     [BUFFER_WEIGHTS] = "weights", [BUFFER_ROW] = "row",         [BUFFER_MATRIX] = "matrix",
     [BUFFER_VALUE] = "value",     [BUFFER_OPERAND] = "operand", [BUFFER_PARTIAL] = "partial",
-    [BUFFER_SCRATCH] = "scratch",
+    [BUFFER_SCRATCH] = "scratch", [BUFFER_TABLE] = "table",
 };
 
 const char *buffer_kind_name(enum buffer_kind k) {

@@ -10,7 +10,8 @@ struct buffer_id lower_new_buffer(
         .bytes = bytes,
         .born = LOWER_FOREVER,
         .step = step};
-    if (kind == BUFFER_WEIGHTS || kind == BUFFER_ROW || kind == BUFFER_MATRIX) {
+    if (kind == BUFFER_WEIGHTS || kind == BUFFER_ROW || kind == BUFFER_MATRIX ||
+        kind == BUFFER_TABLE) {
         b.born = 0;
         b.dies = LOWER_FOREVER;
     }
@@ -33,8 +34,9 @@ void lower_home_blocks(struct lowering *l, uint32_t matrix, uint32_t born) {
         for (uint32_t j = 0; j < d->n; j++) {
             uint32_t rows = d->row_bound[i + 1] - d->row_bound[i];
             uint32_t quads = plan_dist_quad(d, j + 1) - plan_dist_quad(d, j);
-            struct buffer_id b =
-                lower_new_buffer(l, d->tile[i * d->n + j], BUFFER_VALUE, 8 * rows * quads, x->step);
+            struct buffer_id b = lower_new_buffer(
+                l, d->tile[i * d->n + j], BUFFER_VALUE, plan_row_bytes(x) / 4 * rows * quads,
+                x->step);
             lower_use(l, b, born);
             l->home[matrix][i * d->n + j] = b;
         }
@@ -126,6 +128,7 @@ struct buffer_id lower_row_part(
         .row_last = 1,
         .quads = quads,
         .is_fill = row.n == NO_VALUE.n,
+        .fill = s->kind == PLAN_NORM && param == PARAM_ROW ? 0x3c00 /* 1 */ : 0,
         .runs = {run},
         .run_count = 1};
     shard.buffer = lower_new_buffer(l, tile, BUFFER_ROW, 8 * quads * (run.last - run.first), step);
@@ -138,17 +141,23 @@ struct buffer_id lower_constant(
     const struct plan_matrix *x = &l->plan->matrices[matrix];
     const struct plan_step *s = &l->plan->steps[step];
     uint32_t quads = (n->quad_first | n->quad_last) % 4 == 0 ? 4 : 1;
-    bool is_gemm = s->kind == PLAN_GEMM;
+    bool is_gemm = s->kind == PLAN_GEMM, is_own = s->kind == PLAN_PICK;
     struct lower_shard shard = {
         .value = x->value,
-        .matrix_columns = is_gemm ? s->inner : s->columns,
-        .unit = is_gemm ? s->inner_unit : s->unit,
+        .matrix_columns = is_gemm  ? s->inner
+                          : is_own ? x->columns
+                                   : s->columns,
+        .unit = is_gemm  ? s->inner_unit
+                : is_own ? x->unit
+                         : s->unit,
+        .is_single = x->is_single,
         .row_first = n->row_first,
         .row_last = n->row_last,
         .quads = quads,
         .runs = {{n->quad_first / quads, n->quad_last / quads}},
         .run_count = 1};
-    uint32_t bytes = 8 * (n->row_last - n->row_first) * (n->quad_last - n->quad_first);
+    uint32_t bytes =
+        plan_row_bytes(x) / 4 * (n->row_last - n->row_first) * (n->quad_last - n->quad_first);
     shard.buffer = lower_new_buffer(l, tile, BUFFER_MATRIX, bytes, step);
     uint32_t o = 0; /* each operand that is constant has a matrix of its own */
     while (o + 1 < PLAN_OPERANDS && s->in[o] != matrix) {
@@ -171,6 +180,7 @@ static struct lower_span matrix_shards(struct lowering *l, uint32_t matrix, stru
                     .value = value,
                     .matrix_columns = x->columns,
                     .unit = x->unit,
+                    .is_single = x->is_single,
                     .row_first = d->row_bound[i],
                     .row_last = d->row_bound[i + 1],
                     .quads = d->quads,

@@ -83,6 +83,21 @@ static uint32_t written(const struct lower_vertex *v, uint32_t *ret_word) {
         return v->variant.op == RELAYOUT_TRANSPOSE ? c * ((r + 15) / 16) * 32
                                                    : (c + 15) / 16 * ((r + 15) / 16) * 512;
     }
+    case KERNEL_CAST:
+        *ret_word = CAST_OUT;
+        return w[CAST_N].value * (v->variant.op == CAST_WIDEN ? 64 : 32);
+    case KERNEL_MAP_F32: *ret_word = MAP_OUT; return w[MAP_N].value * 64;
+    case KERNEL_BINARY_F32: *ret_word = BINARY_F32_OUT; return w[BINARY_F32_N].value * 64;
+    case KERNEL_ROW_REDUCE_F32: *ret_word = ROW_REDUCE_OUT; return w[ROW_REDUCE_ROWS].value * 64;
+    case KERNEL_GEMM_F32:
+        *ret_word = GEMM_F32_OUT;
+        return w[GEMM_F32_ROWS].value * w[GEMM_F32_PANELS].value * 64;
+    case KERNEL_PICK:
+        *ret_word = PICK_OUT;
+        return w[PICK_N].value * (v->variant.op == PICK_DOUBLE ? 8 : 4);
+    case KERNEL_ROW_REDUCE:
+        *ret_word = ROW_REDUCE_OUT;
+        return (w[ROW_REDUCE_ROWS].value + 1) / 2 * 4;
     case KERNEL_SOFTMAX:
     default:
         *ret_word = SOFTMAX_OUT;
@@ -129,6 +144,45 @@ static void check_slots(struct checker *c, uint32_t at) {
     }
 }
 
+/* What a PICK reads: the units that its table names, each source as one range. */
+static void collect_table(struct checker *c, uint32_t vertex) {
+    const struct tile_graph *tg = c->tg;
+    const struct lower_vertex *v = &tg->vertices[vertex];
+    uint32_t table = v->words[PICK_TABLE].buffer.n, low = 0, high = tg->table_count;
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+        if (tg->tables[mid].buffer.n < table) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    if (low == tg->table_count || tg->tables[low].buffer.n != table) {
+        fault(c, "vertex", vertex, "has no table");
+        return;
+    }
+    const struct lower_table *t = &tg->tables[low];
+    uint32_t units = v->words[PICK_N].value * (v->variant.op == PICK_HALF ? 2 : 1);
+    if (t->count != units || 4 * t->count != tg->buffers[table].bytes) {
+        fault(c, "vertex", vertex, "has a table of another size");
+    }
+    uint32_t bytes = v->variant.op == PICK_DOUBLE ? 8 : 4;
+    for (uint32_t i = 0, next; i < t->count; i = next) {
+        struct access x = {t->words[i].buffer.n, t->words[i].value, 0, v->time, false, 0};
+        uint32_t last = t->words[i].value;
+        for (next = i; next < t->count && t->words[next].buffer.n == x.buffer; next++) {
+            x.first = t->words[next].value < x.first ? t->words[next].value : x.first;
+            last = t->words[next].value > last ? t->words[next].value : last;
+        }
+        x.first &= ~3u;
+        x.last = (last & ~3u) + bytes;
+        if (x.buffer < tg->buffer_count && tg->buffers[x.buffer].tile.n != v->tile.n) {
+            fault(c, "vertex", vertex, "names a buffer of another tile");
+        }
+        add_access(c, false, x);
+    }
+}
+
 static void collect_vertices(struct checker *c) {
     for (uint32_t i = 0; i < c->tg->vertex_count; i++) {
         const struct lower_vertex *v = &c->tg->vertices[i];
@@ -136,6 +190,9 @@ static void collect_vertices(struct checker *c) {
         uint32_t bytes = written(v, &out);
         if (c->tg->loop.turns > 0) {
             check_slots(c, i);
+        }
+        if (v->variant.id == KERNEL_PICK) {
+            collect_table(c, i);
         }
         for (uint32_t w = 0; w < v->word_count; w++) {
             struct lower_word word = v->words[w];
@@ -209,7 +266,7 @@ static int by_buffer(const void *pa, const void *pb) {
 
 static bool is_filled_by_host(const struct lower_buffer *b) {
     return b->kind == BUFFER_WEIGHTS || b->kind == BUFFER_ROW || b->kind == BUFFER_MATRIX ||
-           (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
+           b->kind == BUFFER_TABLE || (b->kind == BUFFER_VALUE && b->step == PLAN_NONE);
 }
 
 static void check_filled(struct checker *c, uint32_t at) {
@@ -330,7 +387,7 @@ static void check_shards(struct checker *c) {
             own *= s->quads;
             cells += own;
             if (s->row_last > x->rows || s->runs[0].last * s->quads > 4 * x->panels ||
-                lower_buffer(tg, s->buffer)->bytes != 8 * own) {
+                lower_buffer(tg, s->buffer)->bytes != plan_row_bytes(x) / 4 * own) {
                 fault(c, "shard", i, "is outside its matrix or has another size");
             }
         }

@@ -35,7 +35,8 @@ static struct dist_entry *find(struct dist_pool *pool, const struct dist_entry *
     return NULL;
 }
 
-static void fill_result(struct arena *a, struct dist_entry *e) {
+/* More blocks than tiles: neighbours share one. */
+static void fill_result(struct arena *a, uint32_t tiles, struct dist_entry *e) {
     const uint32_t *outer = dist_bounds(a, e->panels, e->n);
     uint32_t *bound = ARENA_ARRAY(a, uint32_t, (size_t)e->n * e->k + 1);
     uint16_t *column_tile = ARENA_ARRAY(a, uint16_t, (size_t)e->n * e->k);
@@ -51,6 +52,7 @@ static void fill_result(struct arena *a, struct dist_entry *e) {
         }
     }
     bound[count] = e->panels;
+    uint64_t places = (uint64_t)e->m * e->n * e->k;
     uint32_t m = e->m * e->row_parts;
     uint16_t *tile = ARENA_ARRAY(a, uint16_t, (size_t)m * count);
     for (uint32_t i = 0; i < m; i++) {
@@ -58,6 +60,7 @@ static void fill_result(struct arena *a, struct dist_entry *e) {
             uint32_t block = i / e->row_parts, part = i % e->row_parts;
             uint32_t at = e->parts > 1 ? (i / e->parts * e->n + c) * e->parts + i % e->parts
                                        : block * e->n * e->k + column_tile[c] + part * stride[c];
+            at = places > tiles ? (uint32_t)(at * (uint64_t)tiles / places) : at;
             tile[i * count + c] = (uint16_t)(e->first + at);
         }
     }
@@ -107,6 +110,15 @@ bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b) {
            memcmp(a->tile, b->tile, sizeof *a->tile * a->m * a->n) == 0;
 }
 
+uint32_t dist_depth(const struct plan_dist *d) {
+    uint32_t run = 0, longest = 0;
+    for (uint32_t b = 0; b < d->m * d->n; b++) {
+        run = b > 0 && d->tile[b] == d->tile[b - 1] ? run + 1 : 1;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
 static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry key) {
     struct dist_entry *e = find(pool, &key);
     if (e != NULL) {
@@ -117,7 +129,7 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
     switch (key.layout) {
     case DIST_OPERAND: fill_operand(pool->arena, e); break;
     case DIST_STREAM: fill_stream(pool->arena, e); break;
-    case DIST_RESULT: fill_result(pool->arena, e); break;
+    case DIST_RESULT: fill_result(pool->arena, pool->tiles, e); break;
     }
     e->next = pool->head;
     pool->head = e;
@@ -406,7 +418,8 @@ static struct plan_need product_need(
     plan_product_block(s, dist, i, j, &b, &h);
     bool in_heads = p->head_panels[o] > 0;
     h = o == 0 ? h : h / p->b_share;
-    uint32_t block = in_heads ? b : b * p->heads + h;
+    uint32_t own_heads = o == 0 ? p->heads : p->heads / p->b_share;
+    uint32_t block = in_heads ? b : b * own_heads + h;
     uint32_t rows = o == 0 ? p->a_rows : p->b_rows;
     block = o > 0 && p->b_is_shared ? 0 : block;
     uint32_t first = block * rows, last = first + rows;
@@ -432,8 +445,39 @@ static struct plan_need product_need(
     return (struct plan_need){first, last, panel, panel + panels};
 }
 
+/* All that the elements of the block come from. */
+static struct plan_need
+pick_need(const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o) {
+    struct plan_need all = {0, 0, 0, 0};
+    for (uint32_t r = dist->row_bound[i]; r < dist->row_bound[i + 1]; r++) {
+        for (uint32_t p = dist->panel_bound[j]; p < dist->panel_bound[j + 1]; p++) {
+            struct plan_need n =
+                s->pick->needs[((size_t)r * s->panels + p) * PLAN_OPERANDS + (size_t)o];
+            if (n.row_first == n.row_last) {
+                continue;
+            }
+            if (all.row_first == all.row_last) {
+                all = n;
+                continue;
+            }
+            all.row_first = n.row_first < all.row_first ? n.row_first : all.row_first;
+            all.row_last = n.row_last > all.row_last ? n.row_last : all.row_last;
+            all.panel_first = n.panel_first < all.panel_first ? n.panel_first : all.panel_first;
+            all.panel_last = n.panel_last > all.panel_last ? n.panel_last : all.panel_last;
+        }
+    }
+    return all;
+}
+
 struct plan_need
 plan_need(const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o) {
+    if (s->kind == PLAN_PICK) {
+        return pick_need(s, dist, i, j, o);
+    }
+    if (s->kind == PLAN_ROW_REDUCE) {
+        return (struct plan_need){
+            dist->row_bound[i], dist->row_bound[i + 1], s->in_panel[o], s->in_panel[o] + s->groups};
+    }
     if (s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION) {
         return product_need(s, dist, i, j, o);
     }
@@ -467,6 +511,9 @@ bool plan_is_home(
     for (uint32_t i = 0; i < dist->m; i++) {
         for (uint32_t j = 0; j < dist->n; j++) {
             struct plan_need n = plan_need(s, dist, i, j, o);
+            if (n.row_first == n.row_last) {
+                continue;
+            }
             uint32_t r = find_bound(source->row_bound, source->m, n.row_first);
             uint32_t each = 4 / source->quads; /* bounds to a panel */
             uint32_t c = find_bound(source->panel_bound, source->n, each * n.panel_first);

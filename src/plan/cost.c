@@ -153,12 +153,25 @@ struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g
     return f;
 }
 
+/* Units of `rows` rows of `panels` panels, as the kernel counts them. */
+static uint32_t pick_count(const struct plan_step *s, uint32_t rows, uint32_t panels) {
+    uint32_t bytes = (s->is_single ? 64 : 32) * rows * panels;
+    return bytes / (s->pick->unit == PICK_DOUBLE ? 8 : 4);
+}
+
+uint64_t cost_pick_bytes(const struct plan_step *s, uint32_t rows, uint32_t panels) {
+    return pick_count(s, rows, panels) * (s->pick->unit == PICK_HALF ? 8ull : 4ull);
+}
+
 uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows) {
     const struct plan_product *p = &s->product;
     struct kernel_variant v = plan_variant(s);
-    if (s->kind == PLAN_PRODUCT) {
+    if (s->kind == PLAN_PRODUCT && !s->is_single) {
         uint32_t panels = p->out_panels > 0 ? p->out_panels : s->panels;
         return 512ull * s->groups * panels + kernel_scratch_bytes(&v, rows) + 128;
+    }
+    if (s->kind == PLAN_ROW_REDUCE) {
+        return 4ull * rows + 64;
     }
     return s->kind == PLAN_ATTENTION ? kernel_scratch_bytes(&v, p->b_rows) + 64ull : 0;
 }
@@ -173,19 +186,33 @@ uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels) {
     case PLAN_MAP: return kernel_cycles(&v, (const uint32_t[]){elements});
     case PLAN_ADD_ROW:
     case PLAN_BINARY:
-    case PLAN_BINARY_ROW: return kernel_cycles(&v, (const uint32_t[]){rows, panels});
+    case PLAN_BINARY_ROW:
+        if (s->is_single) {
+            return kernel_cycles(&v, (const uint32_t[]){elements});
+        }
+        return kernel_cycles(&v, (const uint32_t[]){rows, panels});
     case PLAN_SOFTMAX:
     case PLAN_NORM: return kernel_cycles(&v, (const uint32_t[]){rows, s->columns});
     case PLAN_TURN: return kernel_cycles(&v, (const uint32_t[]){s->columns, rows});
     case PLAN_PRODUCT: {
         struct kernel_variant r = plan_relayout_variant(s);
         uint32_t wide = p->out_panels > 0 ? p->out_panels : s->panels;
+        if (s->is_single) {
+            return kernel_cycles(&v, (const uint32_t[]){rows, s->inner, wide});
+        }
         uint32_t b_columns = p->is_turned ? s->inner : 16 * wide;
         return kernel_cycles(&r, (const uint32_t[]){p->b_rows, b_columns}) +
                kernel_cycles(&v, (const uint32_t[]){rows, s->groups, wide});
     }
     case PLAN_ATTENTION:
         return kernel_cycles(&v, (const uint32_t[]){rows, p->b_rows, p->head_panels[0], panels});
+    case PLAN_PICK: return kernel_cycles(&v, (const uint32_t[]){pick_count(s, rows, panels)});
+    case PLAN_ROW_REDUCE: {
+        struct kernel_variant unpack = plan_unpack_variant();
+        return kernel_cycles(&v, (const uint32_t[]){rows, s->inner}) +
+               (s->is_single ? 0 : kernel_cycles(&unpack, (const uint32_t[]){1, rows}));
+    }
+    case PLAN_CAST: return kernel_cycles(&v, (const uint32_t[]){elements});
     case PLAN_CARRY:
     case PLAN_GEMM:
     case PLAN_KINDS: break;

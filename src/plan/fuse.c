@@ -7,7 +7,8 @@
 #include <string.h>
 
 bool fuse_is_constant(const struct fuser *f, struct value_id v) {
-    return f->g->values[f->view[v.n].root].kind == VALUE_INITIALIZER;
+    uint32_t root = f->view[v.n].root;
+    return root < f->g->value_count && f->g->values[root].kind == VALUE_INITIALIZER;
 }
 
 struct value_id fuse_root_of(const struct fuser *f, struct value_id v) {
@@ -33,14 +34,16 @@ bool fuse_act(const struct graph_node *n, enum kernel_act *ret) {
 bool fuse_is_row(const struct fuser *f, struct value_id v, uint32_t columns) {
     uint64_t rows, own;
     struct value_id root = fuse_root_of(f, v);
+    if (!fuse_is_constant(f, v)) {
+        return false;
+    }
     fuse_matrix_shape(&f->g->values[root.n].shape, &rows, &own);
-    return fuse_is_constant(f, v) && rows == 1 && (own == columns || own == 1) &&
-           f->g->values[root.n].dtype == DTYPE_FLOAT16;
+    return rows == 1 && (own == columns || own == 1) && f->g->values[root.n].dtype == DTYPE_FLOAT16;
 }
 
 /* A constant of one element whose value the compiler knows. */
 bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret) {
-    const struct graph_value *x = &f->g->values[f->view[v.n].root];
+    const struct graph_value *x = &f->g->values[fuse_is_constant(f, v) ? f->view[v.n].root : v.n];
     uint64_t rows, columns;
     fuse_matrix_shape(&x->shape, &rows, &columns);
     if (x->kind != VALUE_INITIALIZER || x->source.bytes == NULL || !x->is_hashed_constant ||
@@ -54,11 +57,11 @@ bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret) {
 static int
 check_value(const struct fuser *f, const struct graph_node *n, struct value_id v, struct err *err) {
     const struct graph_value *value = &f->g->values[v.n];
-    if (value->dtype != DTYPE_FLOAT16) {
+    if (value->dtype != DTYPE_FLOAT16 && value->dtype != DTYPE_FLOAT) {
         char text[160];
         snprintf(
-            text, sizeof text, "'%.100s' is %s, only float16 is supported", value->name,
-            dtype_name(value->dtype));
+            text, sizeof text, "'%.100s' is %s, only float16 and float32 are supported",
+            value->name, dtype_name(value->dtype));
         return fuse_node_error(n, ERR_DTYPE, err, text);
     }
     uint64_t rows, columns;
@@ -92,6 +95,7 @@ static uint32_t add_matrix(
             .columns = columns,
             .unit = unit,
             .panels = fuse_panels(columns, unit),
+            .is_single = fuse_is_single(f, v),
             .step = PLAN_NONE});
     return (uint32_t)f->matrices.len - 1;
 }
@@ -209,10 +213,11 @@ uint32_t fuse_push_step(struct fuser *f, struct plan_step s, struct value_id res
         f->root[result.n].matrix = s.out;
     }
     struct plan_matrix *x = &f->matrices.data[s.out];
+    x->is_single = s.is_single;
     x->step = (uint32_t)f->steps.len;
     x->padding = padding_of(f, &s);
     s.panels = x->panels;
-    if (s.kind != PLAN_GEMM && s.kind != PLAN_PRODUCT) {
+    if (s.kind != PLAN_GEMM && s.kind != PLAN_PRODUCT && s.kind != PLAN_ROW_REDUCE) {
         s.groups = s.panels;
         s.inner = s.columns;
         s.inner_unit = s.unit;
@@ -252,48 +257,40 @@ int fuse_take_plain(
 
 /* ---- The walk -------------------------------------------------------------------------------- */
 
-static int check_operands(struct fuser *f, const struct graph_node *n, struct err *err) {
-    for (uint32_t i = 0; i < n->input_count; i++) {
-        bool is_exponent = n->op == GRAPH_OP_Pow && i == 1;
-        if (n->inputs[i].n != NO_VALUE.n && !is_exponent &&
-            check_value(f, n, n->inputs[i], err) != 0) {
+static int check_values(struct fuser *f, const struct graph_node *n, struct err *err) {
+    bool has_table = n->op == GRAPH_OP_Pow || n->op == GRAPH_OP_Gather || n->op == GRAPH_OP_Slice ||
+                     n->op == GRAPH_OP_Split || n->op == GRAPH_OP_Reshape ||
+                     n->op == GRAPH_OP_Squeeze || n->op == GRAPH_OP_Unsqueeze ||
+                     n->op == GRAPH_OP_ReduceMean || n->op == GRAPH_OP_ReduceSum ||
+                     n->op == GRAPH_OP_ReduceMax; /* the operands behind the first */
+    for (uint32_t i = 0; i < (has_table ? 1 : n->input_count); i++) {
+        if (n->inputs[i].n != NO_VALUE.n && check_value(f, n, n->inputs[i], err) != 0) {
+            return -err->code;
+        }
+    }
+    for (uint32_t i = 0; i < n->output_count; i++) {
+        if (check_value(f, n, n->outputs[i], err) != 0) {
             return -err->code;
         }
     }
     return 0;
 }
 
-static bool has_steps(enum graph_op op) {
-    switch (op) {
-    case GRAPH_OP_MatMul:
-    case GRAPH_OP_Gemm:
-    case GRAPH_OP_Attention:
-    case GRAPH_OP_Softmax:
-    case GRAPH_OP_LayerNormalization: return true;
-    default: return fuse_is_elementwise(op);
-    }
+/* All operands and results are float16. */
+static bool is_half(const struct fuser *f, const struct graph_node *n) {
+    return !fuse_is_single(f, n->outputs[0]) && !fuse_is_single(f, n->inputs[0]);
 }
 
-static int fuse_node(struct fuser *f, uint32_t at, struct err *err) {
+/* Without moving operands beforehand; an error when they do not lie as it takes. */
+static int fuse_direct(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
-    if (!has_steps(n->op)) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the compiler has no kernel for it");
-    }
-    int rc = check_operands(f, n, err);
-    if (rc != 0) {
-        return rc;
-    }
-    switch (n->op) {
+    switch (is_half(f, n) ? n->op : GRAPH_OP_COUNT) {
     case GRAPH_OP_MatMul:
     case GRAPH_OP_Gemm:
         if (fuse_is_constant(f, n->inputs[1])) {
             return fuse_gemm(f, at, err);
         }
-        return n->op == GRAPH_OP_MatMul ? fuse_product(f, at, err)
-                                        : fuse_node_error(
-                                              n, ERR_UNSUPPORTED_OP, err,
-                                              "the second operand must be an "
-                                              "initializer");
+        return n->op == GRAPH_OP_MatMul ? fuse_product(f, at, err) : -ERR_UNSUPPORTED_OP;
     case GRAPH_OP_Attention: return fuse_attention(f, at, err);
     case GRAPH_OP_Softmax: return fuse_softmax(f, at, err);
     case GRAPH_OP_LayerNormalization: return fuse_norm(f, at, err);
@@ -303,8 +300,36 @@ static int fuse_node(struct fuser *f, uint32_t at, struct err *err) {
     case GRAPH_OP_Div:
     case GRAPH_OP_Max:
     case GRAPH_OP_Min: return fuse_pair(f, at, err);
-    default: return fuse_unary(f, at, err);
+    default:
+        return is_half(f, n) && fuse_is_elementwise(n->op) ? fuse_unary(f, at, err)
+                                                           : -ERR_UNSUPPORTED_OP;
     }
+}
+
+/* A step each where operands lie well; else what was begun is undone and they are laid out. */
+static int fuse_node(struct fuser *f, uint32_t at, struct err *err) {
+    const struct graph_node *n = &f->g->nodes[at];
+    int rc = check_values(f, n, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct err why = {0};
+    size_t steps = f->steps.len, matrices = f->matrices.len;
+    if (fuse_direct(f, at, &why) == 0) {
+        return 0;
+    }
+    for (uint32_t r = 0; r < f->root_count; r++) {
+        uint32_t x = f->root[r].matrix;
+        f->root[r].matrix = x != PLAN_NONE && x >= matrices ? PLAN_NONE : x;
+    }
+    f->steps.len = steps;
+    f->matrices.len = matrices;
+    return fuse_general(f, at, err);
+}
+
+/* A view that moves nothing. */
+static bool is_free(const struct fuser *f, uint32_t node) {
+    return fuse_is_view(f->g->nodes[node].op) && !f->is_moved[node];
 }
 
 static void count_uses(struct fuser *f) {
@@ -315,7 +340,7 @@ static void count_uses(struct fuser *f) {
     }
     for (uint32_t i = 0; i < g->node_count; i++) {
         const struct graph_node *n = &g->nodes[i];
-        for (uint32_t k = 0; k < n->input_count && !fuse_is_view(n->op); k++) {
+        for (uint32_t k = 0; k < n->input_count && !is_free(f, i); k++) {
             if (n->inputs[k].n != NO_VALUE.n) {
                 struct fuse_root *r = &f->root[f->view[n->inputs[k].n].root];
                 r->uses++;
@@ -340,21 +365,22 @@ static int bind_interface(struct fuser *f, struct err *err) {
         struct value_id v = is_input ? g->inputs[i] : g->outputs[i - g->input_count];
         const struct graph_value *value = &g->values[v.n];
         struct fuse_root *root = &f->root[f->view[v.n].root];
-        bool is_constant = fuse_is_constant(f, v);
-        if (is_constant || value->dtype != DTYPE_FLOAT16 || root->rows == 0 || root->columns == 0 ||
-            root->rows > PLAN_MAX_ROWS || root->columns > PLAN_MAX_COLUMNS) {
+        bool is_float = value->dtype == DTYPE_FLOAT16 || value->dtype == DTYPE_FLOAT;
+        if (!is_float || root->rows == 0 || root->columns == 0 || root->rows > PLAN_MAX_ROWS ||
+            root->columns > PLAN_MAX_COLUMNS) {
             return err_set(
-                err, is_constant ? ERR_UNSUPPORTED_OP : ERR_DTYPE,
-                "%s '%s' must be a computed float16 tensor of 1 to %u rows and 1 to %u columns",
+                err, is_float ? ERR_UNSUPPORTED_OP : ERR_DTYPE,
+                "%s '%s' must be a float16 or float32 tensor of 1 to %u rows and 1 to %u columns",
                 is_input ? "input" : "output", value->name, PLAN_MAX_ROWS, PLAN_MAX_COLUMNS);
         }
         bool is_split = f->view[v.n].form == VIEW_SPLIT && f->view[v.n].first == 0 &&
                         f->view[v.n].columns == root->columns;
-        if (!fuse_is_whole(f, v) && !is_split) {
-            const struct graph_node *n = &g->nodes[value->producer.n];
-            return fuse_node_error(
-                n, ERR_UNSUPPORTED_OP, err,
-                "the result is an output that is turned, in heads or a part of the columns");
+        if (fuse_is_constant(f, v) || (!fuse_is_whole(f, v) && !is_split)) {
+            int rc = fuse_plain(f, value->producer.n, v, &p->outputs[i - g->input_count], err);
+            if (rc != 0) {
+                return rc;
+            }
+            continue;
         }
         if (root->matrix == PLAN_NONE) {
             struct value_id r = {f->view[v.n].root};
@@ -378,22 +404,21 @@ int plan_fuse(
         .arena = a,
         .plan = ARENA_NEW(a, struct plan)};
     f.view = ARENA_ARRAY(a, struct fuse_view, g->value_count);
-    f.root = ARENA_ARRAY(a, struct fuse_root, g->value_count);
+    f.root = ARENA_ARRAY(a, struct fuse_root, 2 * (size_t)g->value_count);
+    f.root_count = g->value_count;
     f.is_absorbed = ARENA_ARRAY(a, bool, g->node_count);
-    int rc = fuse_trace(&f, err);
-    if (rc != 0) {
-        return rc;
-    }
+    f.is_moved = ARENA_ARRAY(a, bool, g->node_count);
+    fuse_trace(&f);
     count_uses(&f);
     for (uint32_t i = 0; i < g->node_count; i++) {
-        if (!f.is_absorbed[i] && !fuse_is_view(g->nodes[i].op)) {
-            rc = fuse_node(&f, i, err);
+        if (!f.is_absorbed[i] && !is_free(&f, i)) {
+            int rc = fuse_node(&f, i, err);
             if (rc != 0) {
                 return rc;
             }
         }
     }
-    rc = bind_interface(&f, err);
+    int rc = bind_interface(&f, err);
     f.plan->graph = g;
     f.plan->steps = f.steps.data;
     f.plan->step_count = (uint32_t)f.steps.len;

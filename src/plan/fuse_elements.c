@@ -5,7 +5,7 @@
 
 /* ---- Element by element --------------------------------------------------------------------- */
 
-static int map_of_pow(const struct graph_node *n, double exponent, uint8_t *ret, struct err *err) {
+bool fuse_map_of_pow(double exponent, uint8_t *ret) {
     static const struct {
         double exponent;
         uint8_t op;
@@ -14,17 +14,13 @@ static int map_of_pow(const struct graph_node *n, double exponent, uint8_t *ret,
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (rows[i].exponent == exponent) {
             *ret = rows[i].op;
-            return 0;
+            return true;
         }
     }
-    char text[96];
-    snprintf(
-        text, sizeof text, "exponent %g is not supported, only 1, 2, 3, 1/2, -1 and -1/2",
-        exponent);
-    return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, text);
+    return false;
 }
 
-static bool map_of_node(const struct graph_node *n, uint8_t *ret) {
+bool fuse_map_of_node(const struct graph_node *n, uint8_t *ret) {
     switch (n->op) {
     case GRAPH_OP_Neg: *ret = MAP_NEG; return true;
     case GRAPH_OP_Sqrt: *ret = MAP_SQRT; return true;
@@ -42,6 +38,12 @@ static int take_elements(
     const struct fuse_view *w = &f->view[v.n];
     if (fuse_is_constant(f, v)) {
         return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "one operand must be computed");
+    }
+    const struct fuse_root *to = &f->root[n->outputs[0].n];
+    if (w->form != f->view[n->outputs[0].n].form || w->columns != to->columns ||
+        f->root[w->root].rows != to->rows) {
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err, "the result is to lie in another form than the operand");
     }
     if (w->form == VIEW_PLAIN) {
         return fuse_take_plain(f, n, s, 0, v, err);
@@ -199,7 +201,7 @@ int fuse_pair(struct fuser *f, uint32_t at, struct err *err) {
 int fuse_unary(struct fuser *f, uint32_t at, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
     uint8_t op = MAP_AFFINE;
-    if (map_of_node(n, &op)) {
+    if (fuse_map_of_node(n, &op)) {
         return fuse_map(f, at, n->inputs[0], op, 1, 0, err);
     }
     if (n->op == GRAPH_OP_Pow) {
@@ -208,8 +210,8 @@ int fuse_unary(struct fuser *f, uint32_t at, struct err *err) {
             return fuse_node_error(
                 n, ERR_UNSUPPORTED_OP, err, "the exponent must be an initializer of one element");
         }
-        int rc = map_of_pow(n, exponent, &op, err);
-        return rc != 0 ? rc : fuse_map(f, at, n->inputs[0], op, 1, 0, err);
+        return fuse_map_of_pow(exponent, &op) ? fuse_map(f, at, n->inputs[0], op, 1, 0, err)
+                                              : -ERR_UNSUPPORTED_OP;
     }
     struct plan_step s = fuse_new_step(PLAN_UNARY, at);
     int rc = take_elements(f, n, &s, n->inputs[0], err);

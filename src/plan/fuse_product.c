@@ -115,6 +115,11 @@ int fuse_product(struct fuser *f, uint32_t at, struct err *err) {
     uint64_t total = leading(out, 2), own_a = leading(a, 2), own_b = leading(b, 2);
     bool out_heads = f->view[n->outputs[0].n].form == VIEW_HEADS;
     bool has_heads = p->head_panels[0] > 0 || p->head_panels[1] > 0;
+    if (out_heads && f->view[n->inputs[1].n].form != VIEW_HEADS) {
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
+            "the result is to lie in heads, the second operand does not");
+    }
     p->heads = has_heads ? (uint32_t)out->dim[out->rank - 3] : 1;
     p->batches = (uint32_t)(total / p->heads);
     p->b_share = 1;

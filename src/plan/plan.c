@@ -362,7 +362,8 @@ static void extend_gemm(
 
 /* Steps whose operands lie like the result, but for a window. */
 static bool is_elementwise(const struct plan_step *s) {
-    return s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN;
+    return s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN &&
+           s->kind != PLAN_PICK && s->kind != PLAN_ROW_REDUCE;
 }
 
 static bool needs_whole_rows(const struct plan_step *s) {
@@ -395,7 +396,7 @@ static uint64_t move_operand(
 static struct footprint local_bytes(
     const struct search *q, const struct plan_step *s, const struct plan_dist *dist, uint32_t rows,
     uint32_t panels, bool moves) {
-    uint64_t block = 32ull * rows * panels;
+    uint64_t block = (s->is_single ? 64ull : 32ull) * rows * panels;
     struct footprint f = {.transient = block + 256, .largest = block};
     for (int o = 0; o < PLAN_OPERANDS; o++) {
         if (s->in[o] == PLAN_NONE || (o == 1 && s->in[1] == s->in[0])) {
@@ -404,7 +405,8 @@ static struct footprint local_bytes(
         struct plan_need n = plan_need(s, dist, 0, 0, o);
         uint64_t own = is_elementwise(s)
                            ? block
-                           : 32ull * (n.row_last - n.row_first) * (n.panel_last - n.panel_first);
+                           : (uint64_t)plan_row_bytes(matrix(q, s->in[o])) *
+                                 (n.row_last - n.row_first) * (n.panel_last - n.panel_first);
         if (matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
             f.resident += own;
         } else {
@@ -413,8 +415,10 @@ static struct footprint local_bytes(
         }
     }
     f.transient += (moves ? block : 0) + cost_local_bytes(s, rows);
-    f.region1 = s->kind == PLAN_PRODUCT ? kernel_gemm_scratch_bytes(rows) + 128 : 0;
+    f.region1 =
+        s->kind == PLAN_PRODUCT && !s->is_single ? kernel_gemm_scratch_bytes(rows) + 128 : 0;
     f.resident += s->kind == PLAN_NORM ? 64ull * panels : 0;
+    f.resident += s->kind == PLAN_PICK ? 32 + cost_pick_bytes(s, rows, panels) : 0;
     return f;
 }
 
@@ -452,13 +456,17 @@ static void extend_one(
         moved += cost;
         avail = level > avail ? level : avail;
     }
+    uint32_t depth = dist_depth(dist); /* blocks that a tile works on in turn */
     d.bytes =
         cut != NULL ? attention_bytes(s, cut) : local_bytes(q, s, dist, rows, panels, moved > 0);
+    d.bytes.resident *= depth;
+    d.bytes.transient *= depth;
+    d.bytes.region1 *= depth;
     if (!fits(q, &q->plan->steps[step], &d)) {
         return;
     }
     d.c.w_region1 = s->kind != PLAN_PRODUCT && d.c.w_region1;
-    d.c.compute = cut != NULL ? attention_compute(s, cut) : cost_local(s, rows, panels);
+    d.c.compute = cut != NULL ? attention_compute(s, cut) : depth * cost_local(s, rows, panels);
     d.c.exchange = cut != NULL ? attention_merge_exchange(s, cut) : 0;
     finish_draft(q, list, step, d, moved, avail);
 }
@@ -487,7 +495,7 @@ extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct 
     uint32_t blocks = s->kind == PLAN_TURN ? 1 : p->batches * p->heads;
     uint32_t rows = s->kind == PLAN_TURN ? cost_ceil(s->rows, 16) : p->a_rows;
     uint32_t menu[48];
-    uint32_t count = blocks > q->tiles ? 0 : plan_row_menu(rows, q->tiles / blocks, menu, 48);
+    uint32_t count = plan_row_menu(rows, blocks > q->tiles ? 1 : q->tiles / blocks, menu, 48);
     for (uint32_t i = 0; i < count; i++) {
         const struct plan_dist *dist;
         if (s->kind == PLAN_TURN) {
@@ -592,7 +600,7 @@ extend_local(struct search *q, struct draft *list, uint32_t step, const struct s
         extend_one(q, list, step, from, from->dist[q->plan->repeat.carried], NULL);
         return;
     }
-    if (!is_elementwise(s)) {
+    if (!is_elementwise(s) && s->kind != PLAN_PICK && s->kind != PLAN_ROW_REDUCE) {
         if (s->product.is_blocked) {
             extend_attention(q, list, step, from);
         } else {
@@ -668,14 +676,6 @@ static int no_choice(const struct search *q, const struct plan_step *s, struct e
     const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
     const char *pointer = n->pointer != NULL ? n->pointer : "";
     const char *name = n->name != NULL ? n->name : "";
-    bool is_product = s->kind == PLAN_PRODUCT || s->kind == PLAN_ATTENTION;
-    if (is_product && s->product.batches * s->product.heads > q->tiles) {
-        return err_at(
-            err, ERR_DOES_NOT_FIT, pointer,
-            "node '%s' (%s): %u batches of %u heads, "
-            "each has a tile of its own and there are %u",
-            name, graph_op_name(n->op), s->product.batches, s->product.heads, q->tiles);
-    }
     char need[48] = "more than one";
     if (q->least_bytes != UINT64_MAX) {
         snprintf(need, sizeof need, "at least %llu bytes a", (unsigned long long)q->least_bytes);
@@ -867,7 +867,8 @@ static bool has_blocks(const struct plan *p) {
 int plan_build(
     const struct graph *g, const struct plan_options *options, struct arena *a,
     struct plan_set **ret, struct err *err) {
-    struct search q = {.options = options, .tiles = options->tiles, .arena = a, .pool = {a, NULL}};
+    struct search q = {
+        .options = options, .tiles = options->tiles, .arena = a, .pool = {a, NULL, options->tiles}};
     q.limit0 = (uint64_t)PLAN_REGION0_BYTES * options->fill_percent / 100;
     q.limit1 = (uint64_t)PLAN_REGION1_BYTES * options->fill_percent / 100;
     int rc = choose(&q, g, true, err);
@@ -893,64 +894,6 @@ int plan_build(
     set->repeats = q.plan->repeat.turns > 0;
     *ret = set;
     return 0;
-}
-
-struct kernel_variant plan_variant(const struct plan_step *s) {
-    struct kernel_variant v = {.act = s->act};
-    switch (s->kind) {
-    case PLAN_GEMM:
-        if (s->form.by_rows) {
-            v.id = KERNEL_GEMM_ROW;
-            v.has_bias = s->row.n != NO_VALUE.n;
-            break;
-        }
-        v.id = s->form.is_f16 ? KERNEL_GEMM_F16 : KERNEL_GEMM_AMP;
-        v.w_region1 = s->w_region1;
-        v.out_f32 = !s->form.is_f16 && s->k > 1;
-        v.has_bias = s->k == 1 && s->row.n != NO_VALUE.n;
-        v.act = s->k == 1 ? s->act : ACT_NONE;
-        break;
-    case PLAN_PRODUCT: v.id = KERNEL_GEMM_AMP; break;
-    case PLAN_ADD: v.id = KERNEL_ADD; break;
-    case PLAN_ADD_ROW: v.id = KERNEL_ADD_ROW; break;
-    case PLAN_BINARY:
-    case PLAN_BINARY_ROW:
-        v.id = KERNEL_BINARY;
-        v.op = s->op;
-        v.form = s->kind == PLAN_BINARY ? FORM_FULL : FORM_ROW;
-        break;
-    case PLAN_UNARY: v.id = KERNEL_UNARY; break;
-    case PLAN_MAP:
-        v.id = KERNEL_MAP;
-        v.op = s->op;
-        break;
-    case PLAN_NORM: v.id = KERNEL_LAYERNORM; break;
-    case PLAN_TURN:
-        v.id = KERNEL_RELAYOUT;
-        v.op = RELAYOUT_TRANSPOSE;
-        break;
-    case PLAN_ATTENTION:
-        v.id = s->product.is_blocked ? KERNEL_ATTENTION_BLOCK : KERNEL_ATTENTION;
-        break;
-    case PLAN_CARRY: v.id = KERNEL_UNARY; break; /* a copy, where one is needed */
-    case PLAN_SOFTMAX:
-    case PLAN_KINDS: v.id = KERNEL_SOFTMAX; break;
-    }
-    return v;
-}
-
-struct kernel_variant plan_relayout_variant(const struct plan_step *s) {
-    return (struct kernel_variant){
-        .id = KERNEL_RELAYOUT,
-        .op = s->product.is_turned ? RELAYOUT_COPY_W8 : RELAYOUT_TRANSPOSE_W8};
-}
-
-struct kernel_variant plan_reduce_variant(const struct plan_step *s) {
-    return (struct kernel_variant){
-        .id = plan_reduces_in_place(s) ? KERNEL_REDUCE_SHARE : KERNEL_REDUCE,
-        .act = s->act,
-        .has_bias = s->row.n != NO_VALUE.n,
-        .in_f16 = s->form.is_f16};
 }
 
 uint32_t plan_deferred_norm(const struct plan *p, uint32_t matrix) {

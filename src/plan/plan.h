@@ -6,7 +6,8 @@
  *
  * Every activation is a matrix: all leading axes flattened to rows, the last axis as columns, in
  * panels of 16 columns (kernels/kernels.h). A *distribution* cuts rows in m parts and panels in
- * n parts and gives each of the m * n blocks to one tile; no tile holds two blocks of a matrix.
+ * n parts and gives each of the m * n blocks to one tile. A tile holds two blocks of a matrix only
+ * when there are more blocks than tiles (batches and heads of a product): it works on them in turn.
  *
  * Views move nothing (views.c): values that only name, regroup or window a matrix share it. Where
  * heads of 72 columns, say, must start at a panel each, the product that makes the matrix lays its
@@ -33,7 +34,7 @@
  * the menu of each step is finite and cut to PLAN_MENU entries.
  *
  * Invariants, checked by plan_verify(): (1) distributions cover rows and panels exactly, on tiles
- * below the limit, one block a tile; (2) steps that work along rows have whole rows; (3) a step's
+ * below the limit, one block a tile while there are enough; (2) steps that work along rows have whole rows; (3) a step's
  * out matrix has the step's distribution; (4) operands of an elementwise step have the shape of its
  * result; (5) blocks of a product lie in one batch and head; (6) strips are of one row, and only
  * products by rows and what is fused into them make strips; (7) what is deferred or fused is read
@@ -55,16 +56,17 @@
 #define PLAN_MAX_FINALISTS 4
 #define PLAN_MAX_ROWS      65536u /* rows of one matrix */
 #define PLAN_MAX_COLUMNS   65536u
-#define PLAN_BEAM          32      /* partial plans kept after a step */
-#define PLAN_PER_KIND      2       /* of one kind: the cheapest, and others as finalists */
-#define PLAN_MENU          40      /* grids tried for a GEMM */
-#define PLAN_RECEIVE_BYTES 49152u  /* parts to be reduced arrive in buffers of at most so many */
-#define PLAN_F16_GROUPS    32      /* 512 of K at most are summed in f16 (design.md D2) */
-#define PLAN_SYNC_CYCLES   260u    /* a phase beyond its horizon: 229..294 measured [exchange 8] */
-#define PLAN_FEW_ROWS      16u     /* a NORM of more is not left to all tiles that read it */
-#define PLAN_START_EVENTS  110u    /* first send to last tail of a short phase [exchange 8] */
-#define PLAN_REGION0_BYTES 163840u /* data bytes of a tile that a plan may fill: 10 elements, */
-#define PLAN_REGION1_BYTES 420000u /* and interleaved */
+#define PLAN_MAX_PICK      4194304u /* elements that a PICK moves one by one */
+#define PLAN_BEAM          32       /* partial plans kept after a step */
+#define PLAN_PER_KIND      2        /* of one kind: the cheapest, and others as finalists */
+#define PLAN_MENU          40       /* grids tried for a GEMM */
+#define PLAN_RECEIVE_BYTES 49152u   /* parts to be reduced arrive in buffers of at most so many */
+#define PLAN_F16_GROUPS    32       /* 512 of K at most are summed in f16 (design.md D2) */
+#define PLAN_SYNC_CYCLES   260u     /* a phase beyond its horizon: 229..294 measured [exchange 8] */
+#define PLAN_FEW_ROWS      16u      /* a NORM of more is not left to all tiles that read it */
+#define PLAN_START_EVENTS  110u     /* first send to last tail of a short phase [exchange 8] */
+#define PLAN_REGION0_BYTES 163840u  /* data bytes of a tile that a plan may fill: 10 elements, */
+#define PLAN_REGION1_BYTES 420000u  /* and interleaved */
 
 struct plan_dist {
     uint32_t m, n;
@@ -90,6 +92,7 @@ struct plan_matrix {
     struct value_id value; /* root value; the last fused one of a step's result */
     uint32_t rows, columns, panels;
     uint32_t unit;                /* columns that start at a panel together; columns if all do */
+    bool is_single;               /* float32: 64 bytes a row of a panel, else 32 */
     enum plan_padding padding;    /* of the columns that fill up panels */
     uint32_t step;                /* producer, PLAN_NONE unless PLAN_COMPUTED */
     uint32_t uses;                /* operands that read it */
@@ -105,11 +108,14 @@ enum plan_kind {
     PLAN_UNARY,
     PLAN_MAP,
     PLAN_SOFTMAX,
-    PLAN_NORM,      /* layer normalisation of rows */
-    PLAN_TURN,      /* rows and columns exchanged */
-    PLAN_PRODUCT,   /* of two computed matrices, in batches and heads */
-    PLAN_ATTENTION, /* of three */
-    PLAN_CARRY,     /* end of a repeated block: its result becomes what the next turn reads */
+    PLAN_NORM,       /* layer normalisation of rows */
+    PLAN_TURN,       /* rows and columns exchanged */
+    PLAN_PRODUCT,    /* of two computed matrices, in batches and heads */
+    PLAN_ATTENTION,  /* of three */
+    PLAN_PICK,       /* elements of up to three matrices in a new order, zeros between */
+    PLAN_ROW_REDUCE, /* one value a row */
+    PLAN_CAST,       /* float16 to float32 or back */
+    PLAN_CARRY,      /* end of a repeated block: its result becomes what the next turn reads */
     PLAN_KINDS
 };
 
@@ -145,6 +151,23 @@ struct plan_form {
     bool by_rows;    /* one row a tile, n strips of the result's distribution, by inner products */
 };
 
+/* Part of an operand: rows and panels of its matrix. Empty when row_first = row_last. */
+struct plan_need {
+    uint32_t row_first, row_last, panel_first, panel_last;
+};
+
+/* Where an element of a picked matrix comes from. */
+#define PLAN_FILL 0xffffu /* source: nowhere, it is zero */
+struct plan_element {
+    uint16_t source, row; /* operand, row of its matrix */
+    uint32_t column;      /* counted over its panels, padding included */
+};
+struct plan_pick {
+    const struct plan_element *elements; /* [rows][16 panels] of the result */
+    const struct plan_need *needs; /* [rows][panels][PLAN_OPERANDS]: what these 16 come from */
+    enum kernel_pick unit;         /* the largest that all elements can move in */
+};
+
 /* Matrices and values are named by the fields in, out, weights, row and row2 only: a repeat gives
  * them new numbers, and takes steps for equal when all other fields are. */
 struct plan_step {
@@ -158,9 +181,11 @@ struct plan_step {
     struct value_id row;  /* bias, ADD_ROW's or BINARY_ROW's row, NORM's scale, or NO_VALUE */
     struct value_id row2; /* NORM: bias, NO_VALUE when absent */
     bool row_is_literal;  /* row's bytes are in the image, see lower.h */
-    uint8_t op;           /* BINARY, BINARY_ROW, MAP: the kernel's */
+    bool is_single;       /* the result is float32 */
+    uint8_t op;           /* BINARY, BINARY_ROW, MAP, ROW_REDUCE: the kernel's */
     float a, b;           /* MAP: of a x + b; NORM: a = epsilon */
     struct plan_product product;
+    const struct plan_pick *pick;     /* PICK */
     uint32_t in_panel[PLAN_OPERANDS]; /* first panel of an operand: a window of its columns */
     uint32_t rows, inner, columns;
     uint32_t groups, panels; /* of 16: inner and columns, in units */
@@ -250,12 +275,18 @@ void plan_repeat_unroll(struct plan *p, struct arena *a);
 int plan_verify(const struct plan *p, struct err *err);
 void plan_print(const struct plan *p, FILE *out);
 
+/* Bytes of one row of a panel. */
+static inline uint32_t plan_row_bytes(const struct plan_matrix *x) {
+    return x->is_single ? 64 : 32;
+}
 const char *plan_kind_name(enum plan_kind k);
 bool plan_dist_equal(const struct plan_dist *a, const struct plan_dist *b);
 /* Kernel variant of a step's main call. reduce: of the second call of a K split. */
 struct kernel_variant plan_variant(const struct plan_step *s);
 /* The call that makes weights of a product's second operand. */
 struct kernel_variant plan_relayout_variant(const struct plan_step *s);
+/* The call that gives a row reduction's packed results a row of a panel each. */
+struct kernel_variant plan_unpack_variant(void);
 struct kernel_variant plan_reduce_variant(const struct plan_step *s);
 /* Groups [first, last) of chunk c of K part kk, and panels [first, last) of block column j whose
  * weights tile (i, j, kk) holds when they are streamed: maybe none. */
@@ -268,10 +299,7 @@ bool plan_is_streamed(const struct plan_step *s); /* in chunks, or its weights a
 /* Logical tile (i, j, kk) of a GEMM grid. */
 uint32_t plan_gemm_tile(const struct plan_step *s, uint32_t i, uint32_t j, uint32_t kk);
 /* Part of operand o that block (i, j) of the result needs when the result lies in `dist`; of all
- * steps but GEMM. Panels are those of the operand's matrix. */
-struct plan_need {
-    uint32_t row_first, row_last, panel_first, panel_last;
-};
+ * steps but GEMM. Empty only for a PICK that takes nothing of it. */
 struct plan_need
 plan_need(const struct plan_step *s, const struct plan_dist *dist, uint32_t i, uint32_t j, int o);
 /* Every block of the result finds that part as a home block of `source` on its own tile. */

@@ -27,6 +27,7 @@ struct grid { /* choice of a GEMM */
 struct dist_pool {
     struct arena *arena;
     struct dist_entry *head;
+    uint32_t tiles; /* of which blocks take one each, in turn when there are more */
 };
 const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n);
@@ -36,6 +37,8 @@ dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n, 
 /* The result of a GEMM grid: strips, shares of its reducers, or blocks when k = 1. */
 const struct plan_dist *
 dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct grid *g);
+/* Blocks on the tile that has most. */
+uint32_t dist_depth(const struct plan_dist *d);
 /* What a GEMM grid reads: rows in m parts, groups in k parts, block (i, kk) on tile
  * (i * n + 0) * k + kk, its first reader. */
 const struct plan_dist *dist_operand(
@@ -88,6 +91,8 @@ struct footprint {
 struct footprint cost_gemm_bytes(const struct plan_step *s, const struct grid *g);
 /* Calls of one tile with a result of rows x panels. */
 uint64_t cost_local(const struct plan_step *s, uint32_t rows, uint32_t panels);
+/* The table of a PICK's block. */
+uint64_t cost_pick_bytes(const struct plan_step *s, uint32_t rows, uint32_t panels);
 /* Beside operands and result: what a tile makes of them in between. */
 uint64_t cost_local_bytes(const struct plan_step *s, uint32_t rows);
 

@@ -15,6 +15,9 @@ static const char *const kind_names[PLAN_KINDS] = {
     [PLAN_PRODUCT] = "product",
     [PLAN_ATTENTION] = "attention",
     [PLAN_CARRY] = "carry",
+    [PLAN_PICK] = "pick",
+    [PLAN_ROW_REDUCE] = "row_reduce",
+    [PLAN_CAST] = "cast",
 };
 static const char *const act_names[] = {"",         " relu",     " tanh",
                                         " sigmoid", " gelu_erf", " gelu_tanh"};

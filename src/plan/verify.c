@@ -45,7 +45,8 @@ static void check_dist(struct checker *c, uint32_t at, const struct plan_matrix 
     }
     bool seen[TARGET_TILES] = {false};
     for (uint32_t i = 0; i < d->m * d->n; i++) {
-        if (d->tile[i] >= c->p->tiles || seen[d->tile[i]]) {
+        bool is_alone = d->m * d->n <= c->p->tiles;
+        if (d->tile[i] >= c->p->tiles || (is_alone && seen[d->tile[i]])) {
             fault(c, "matrix", at, "tile out of range or used twice");
             return;
         }
@@ -59,6 +60,9 @@ static void check_needs(struct checker *c, uint32_t at, const struct plan_matrix
     for (uint32_t i = 0; i < s->dist->m; i++) {
         for (uint32_t j = 0; j < s->dist->n; j++) {
             struct plan_need n = plan_need(s, s->dist, i, j, o);
+            if (s->kind == PLAN_PICK && n.row_first == n.row_last) {
+                continue;
+            }
             if (n.row_first >= n.row_last || n.row_last > x->rows ||
                 n.panel_first >= n.panel_last || n.panel_last > x->panels) {
                 fault(c, "step", at, "an operand is smaller than what it needs");
@@ -160,7 +164,8 @@ static void check_step(struct checker *c, uint32_t at) {
                             s->dist->m != s->m || s->dist->n != s->n)) {
         fault(c, "step", at, "works by rows without one row a tile");
     }
-    if ((s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM) && s->dist->n != 1) {
+    if ((s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM || s->kind == PLAN_ROW_REDUCE) &&
+        s->dist->n != 1) {
         fault(c, "step", at, "works along rows without whole ones");
     }
     if (s->kind == PLAN_GEMM && (s->form.first + s->m * s->n * s->k > c->p->tiles ||

@@ -7,12 +7,16 @@
  *   HEADS    [B, H, T, d]: rows B T, columns H d
  *   HEADS_T  [B, H, d, T]: the same, last axes turned
  *   TURNED   [.., C, T]: rows and columns of PLAIN turned
+ *   CHANNELS [B, C, ..]: what a convolution makes, rows B times all axes behind, columns C
  *
- * A view that would need elements in another order than these is refused with the node's place.
+ * The result of a view operator that would need elements in another order than these, or a window
+ * whose padding would cost more than moving it, gets a matrix of its own, which a PICK fills.
  * The walk also collects where columns must start at a panel, which gives each root its unit. */
 #include "plan/fuse_internal.h"
 
 #include <string.h>
+
+#define MIN_WINDOW_UNIT 24 /* columns padded to whole panels: at most a third is padding */
 
 static uint32_t gcd(uint32_t a, uint32_t b) {
     while (b != 0) {
@@ -36,6 +40,14 @@ int fuse_node_error(
     return err_at(
         err, code, n->pointer != NULL ? n->pointer : "", "node '%s' (%s): %s",
         n->name != NULL ? n->name : "", graph_op_name(n->op), text);
+}
+
+static uint64_t shape_count(const struct shape *s) {
+    uint64_t n = 1;
+    for (int d = 0; d < s->rank; d++) {
+        n *= (uint64_t)s->dim[d];
+    }
+    return n;
 }
 
 static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
@@ -81,6 +93,12 @@ static int view_reshape(struct fuser *f, const struct graph_node *n, struct err 
     int64_t last_a = a->rank > 0 ? a->dim[a->rank - 1] : 1;
     int64_t last_b = b->rank > 0 ? b->dim[b->rank - 1] : 1;
     if (x.form == VIEW_PLAIN && last_a == last_b) {
+        f->view[to.n] = x;
+        return 0;
+    }
+    if (x.form == VIEW_CHANNELS && b->rank == 3 && b->dim[0] == a->dim[0] &&
+        b->dim[1] == a->dim[1]) {
+        x.form = VIEW_TURNED;
         f->view[to.n] = x;
         return 0;
     }
@@ -175,6 +193,10 @@ static int view_window(
     }
     x.first += first;
     x.columns = columns;
+    uint32_t unit = gcd(gcd(f->root[x.root].wish, x.first), x.first + columns);
+    if (unit % 16 != 0 && unit < MIN_WINDOW_UNIT) {
+        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the window is too narrow for a view");
+    }
     wish(f, x.root, x.first);
     wish(f, x.root, x.first + columns);
     f->view[n->outputs[output].n] = x;
@@ -227,7 +249,7 @@ bool fuse_is_view(enum graph_op op) {
     }
 }
 
-static int trace_view(struct fuser *f, const struct graph_node *n, struct err *err) {
+static int view_of(struct fuser *f, const struct graph_node *n, struct err *err) {
     uint32_t root = f->view[n->inputs[0].n].root;
     if (f->g->values[root].kind == VALUE_INITIALIZER && n->op != GRAPH_OP_Identity) {
         return fuse_node_error(
@@ -243,6 +265,16 @@ static int trace_view(struct fuser *f, const struct graph_node *n, struct err *e
     case GRAPH_OP_Slice: return view_slice(f, n, err);
     case GRAPH_OP_Split: return view_split(f, n, err);
     default: f->view[n->outputs[0].n] = f->view[n->inputs[0].n]; return 0;
+    }
+}
+
+/* What is no view moves: each result gets a plain matrix. */
+static void trace_view(struct fuser *f, uint32_t at) {
+    const struct graph_node *n = &f->g->nodes[at];
+    struct err why = {0};
+    f->is_moved[at] = view_of(f, n, &why) != 0;
+    for (uint32_t i = 0; i < n->output_count && f->is_moved[at]; i++) {
+        plain_root(f, n->outputs[i]);
     }
 }
 
@@ -351,7 +383,7 @@ static void spread_wishes(struct fuser *f) {
     }
 }
 
-int fuse_trace(struct fuser *f, struct err *err) {
+void fuse_trace(struct fuser *f) {
     const struct graph *g = f->g;
     for (uint32_t v = 0; v < g->value_count; v++) {
         if (g->values[v].kind != VALUE_NODE) {
@@ -361,10 +393,7 @@ int fuse_trace(struct fuser *f, struct err *err) {
     for (uint32_t i = 0; i < g->node_count; i++) {
         const struct graph_node *n = &g->nodes[i];
         if (fuse_is_view(n->op)) {
-            int rc = trace_view(f, n, err);
-            if (rc != 0) {
-                return rc;
-            }
+            trace_view(f, i);
             continue;
         }
         if (n->op == GRAPH_OP_MatMul) {
@@ -373,6 +402,11 @@ int fuse_trace(struct fuser *f, struct err *err) {
             trace_attention(f, n);
         } else if (fuse_is_elementwise(n->op)) {
             trace_elementwise(f, n);
+        } else if (n->op == GRAPH_OP_Conv) {
+            const struct shape *s = shape_of(f, n->outputs[0]);
+            own_root(
+                f, n->outputs[0], VIEW_CHANNELS, shape_count(s) / (uint64_t)s->dim[1],
+                (uint64_t)s->dim[1]);
         } else {
             for (uint32_t o = 0; o < n->output_count; o++) {
                 plain_root(f, n->outputs[o]);
@@ -380,7 +414,6 @@ int fuse_trace(struct fuser *f, struct err *err) {
         }
     }
     spread_wishes(f);
-    return 0;
 }
 
 bool fuse_column_panel(const struct plan_matrix *x, uint32_t column, uint32_t *ret) {
