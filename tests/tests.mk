@@ -39,6 +39,7 @@ TESTDEPS_kernels_attention_block := kernels sim
 TESTOBJ_kernels_attention_block := $(B)/tests/unit/kernel_bench.o
 TESTDEPS_kernels_f32 := kernels sim
 TESTOBJ_kernels_f32 := $(B)/tests/unit/kernel_bench.o
+TESTDEPS_pick := lower plan
 TESTDEPS_f16_all := sim
 TESTDEPS_graph_ops := graph
 TESTDEPS_schedules := compile cache

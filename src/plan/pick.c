@@ -4,6 +4,8 @@
  * of a result into PICK steps, several when there are more sources than operands. */
 #include "plan/fuse_internal.h"
 
+#include <string.h>
+
 void fuse_locate(
     const struct fuser *f, struct value_id v, uint64_t element, uint32_t *ret_row,
     uint32_t *ret_column) {
@@ -111,6 +113,42 @@ find_needs(struct arena *a, const struct plan_element *elements, uint32_t rows, 
     return needs;
 }
 
+/* Equal tables are one, so that repeated blocks are found to be alike; not those that name a
+ * constant, whose address differs from turn to turn. */
+static const struct plan_pick *find_equal(
+    const struct fuser *f, const struct plan_step *s, const struct plan_element *e, size_t count,
+    enum kernel_pick unit) {
+    for (int o = 0; o < PLAN_OPERANDS; o++) {
+        if (s->in[o] != PLAN_NONE && f->matrices.data[s->in[o]].kind == PLAN_CONSTANT) {
+            return NULL;
+        }
+    }
+    for (size_t i = 0; i < f->steps.len; i++) {
+        const struct plan_step *other = &f->steps.data[i];
+        if (other->kind == PLAN_PICK && other->rows == s->rows && other->panels == s->panels &&
+            other->is_single == s->is_single && other->pick->unit == unit &&
+            memcmp(other->pick->elements, e, count * sizeof *e) == 0) {
+            return other->pick;
+        }
+    }
+    return NULL;
+}
+
+static const struct plan_pick *
+make_pick(const struct fuser *f, const struct plan_step *s, const struct plan_element *e) {
+    size_t count = (size_t)s->rows * s->panels * 16;
+    enum kernel_pick unit = find_unit(f, s, e, count, s->is_single);
+    const struct plan_pick *equal = find_equal(f, s, e, count, unit);
+    if (equal != NULL) {
+        return equal;
+    }
+    struct plan_pick *pick = ARENA_NEW(f->arena, struct plan_pick);
+    pick->elements = e;
+    pick->needs = find_needs(f->arena, e, s->rows, s->panels);
+    pick->unit = unit;
+    return pick;
+}
+
 /* ---- From refs to steps ---------------------------------------------------------------------- */
 
 struct picker {
@@ -200,11 +238,8 @@ uint32_t fuse_pick(
         for (uint32_t r = 0; r < shape->rows; r++) {
             fill_row(&p, r, first, slot, &e[r * each]);
         }
-        struct plan_pick *pick = ARENA_NEW(f->arena, struct plan_pick);
-        pick->elements = e;
-        pick->needs = find_needs(f->arena, e, shape->rows, p.panels);
-        pick->unit = find_unit(f, &p.step, e, each * shape->rows, shape->is_single);
-        p.step.pick = pick;
+        p.step.panels = p.panels;
+        p.step.pick = make_pick(f, &p.step, e);
         p.before = next < count ? fuse_push_inner(f, p.step) : fuse_push_step(f, p.step, result);
     }
     return p.before;

@@ -31,6 +31,14 @@ struct state {
     struct choice choice; /* of the last step */
 };
 
+struct shortage { /* bytes of logical tile 0, which no plan leaves out */
+    uint64_t bytes;
+    uint64_t before, own; /* parameters of the steps before, and of the step */
+    uint64_t transient,
+        region1;      /* the largest step's operands, result, scratch; interleaved ones */
+    uint64_t largest; /* single buffer */
+};
+
 struct search {
     const struct plan *plan; /* fused */
     const struct plan_options *options;
@@ -43,7 +51,7 @@ struct search {
     uint64_t work;
     uint64_t byte_price;     /* 1/256 cycles a parameter byte: 0 until a plan does not fit */
     uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
-    uint64_t least_bytes;    /* of the step at hand, over all rejected choices */
+    struct shortage least;   /* of the step at hand: the rejected choice that needs least */
 };
 
 /* Stands for the distribution of a deferred NORM's result. */
@@ -111,8 +119,14 @@ static bool fits(struct search *q, const struct plan_step *s, struct draft *d) {
             return true;
         }
     }
-    uint64_t bytes = from->resident[0] + d->bytes.resident + d->most.transient;
-    q->least_bytes = bytes < q->least_bytes ? bytes : q->least_bytes;
+    struct shortage x = {
+        .before = from->resident[0],
+        .own = d->bytes.resident,
+        .transient = d->most.transient,
+        .region1 = d->most.region1,
+        .largest = d->most.largest};
+    x.bytes = x.before + x.own + x.transient;
+    q->least = x.bytes < q->least.bytes ? x : q->least;
     return false;
 }
 
@@ -676,23 +690,39 @@ static int no_choice(const struct search *q, const struct plan_step *s, struct e
     const struct graph_node *n = &q->plan->graph->nodes[s->node.n];
     const char *pointer = n->pointer != NULL ? n->pointer : "";
     const char *name = n->name != NULL ? n->name : "";
-    char need[48] = "more than one";
-    if (q->least_bytes != UINT64_MAX) {
-        snprintf(need, sizeof need, "at least %llu bytes a", (unsigned long long)q->least_bytes);
+    const struct shortage *x = &q->least;
+    uint64_t there = q->limit0 + q->limit1;
+    if (x->bytes == UINT64_MAX) {
+        return err_at(
+            err, ERR_DOES_NOT_FIT, pointer,
+            "node '%s' (%s) with %u rows, %u inner and %u columns: no cut of it is small enough "
+            "for the %llu bytes of each of %u tiles",
+            name, graph_op_name(n->op), s->rows, s->inner, s->columns, (unsigned long long)there,
+            q->tiles);
+    }
+    char missing[96] = "too many in one of the regions";
+    if (x->bytes > there) {
+        snprintf(missing, sizeof missing, "%llu too many", (unsigned long long)(x->bytes - there));
     }
     return err_at(
         err, ERR_DOES_NOT_FIT, pointer,
-        "node '%s' (%s) with %u rows, %u inner and %u columns: parameters and operands so far "
-        "need %s tile, at most %llu are there on each of %u tiles",
-        name, graph_op_name(n->op), s->rows, s->inner, s->columns, need,
-        (unsigned long long)(q->limit0 + q->limit1), q->tiles);
+        "node '%s' (%s) with %u rows, %u inner and %u columns: tile %u (logical 0) of %u needs at "
+        "least %llu bytes, %s: parameters before %llu, its own %llu, operands, result and scratch "
+        "%llu (of them interleaved %llu, largest buffer %llu); there are %llu in region 0 and %llu "
+        "in region 1",
+        name, graph_op_name(n->op), s->rows, s->inner, s->columns,
+        target_physical((struct logical_tile){0}).n, q->tiles, (unsigned long long)x->bytes,
+        missing, (unsigned long long)x->before, (unsigned long long)x->own,
+        (unsigned long long)x->transient, (unsigned long long)x->region1,
+        (unsigned long long)x->largest, (unsigned long long)q->limit0,
+        (unsigned long long)q->limit1);
 }
 
 static int advance(struct search *q, uint32_t step, struct err *err) {
     const struct plan_step *s = &q->plan->steps[step];
     struct grid menu[PLAN_MENU];
     uint32_t menu_count = 0;
-    q->least_bytes = UINT64_MAX;
+    q->least = (struct shortage){.bytes = UINT64_MAX};
     if (s->kind == PLAN_GEMM) {
         menu_count = plan_gemm_menu(s, q->options, menu, PLAN_MENU, &q->work);
     }

@@ -60,6 +60,7 @@ static bool matrix_alike(const struct plan *p, uint32_t a, uint32_t b) {
     bool is_constant = x->kind == PLAN_CONSTANT;
     return is_constant == (y->kind == PLAN_CONSTANT) && x->rows == y->rows &&
            x->columns == y->columns && x->panels == y->panels && x->unit == y->unit &&
+           x->is_single == y->is_single &&
            (!is_constant || value_alike(p->graph, x->value, y->value));
 }
 

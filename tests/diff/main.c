@@ -5,7 +5,7 @@
  *        --same runs each seed again with 1 and 2 threads, with registers poisoned between
  *        launches, and in slices of 1, 7 and 1,000 cycles: outputs and cycles must not change
  *        --all: networks of all operators; what the compiler refuses with the node's place is
- *        counted apart
+ *        counted apart, and more than one in fifty is a failure
  *        --repeated: networks with equal blocks; all that the compiler makes a loop of runs without
  *        one too, and outputs must not change by a bit
  *   diff --model FILE [--tiles N] [--seed JOB_SEED] [--stages LIST] [--repeat auto|off]
@@ -283,5 +283,5 @@ int main(int argc, char **argv) {
     }
     printf(
         "%llu passed, %llu failed\n", (unsigned long long)t.passed, (unsigned long long)t.failed);
-    return t.failed == 0 ? 0 : 1;
+    return t.failed == 0 && t.refused * 50 <= count ? 0 : 1;
 }
