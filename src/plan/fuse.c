@@ -241,7 +241,7 @@ int fuse_take_plain(
     const struct plan_matrix *x = &f->matrices.data[s->in[o]];
     uint32_t end;
     bool good = fuse_column_panel(x, w->first, &s->in_panel[o]) &&
-                ((w->first + w->columns) % x->unit == 0 ||
+                (w->first + w->columns == x->columns || (w->first + w->columns) % x->unit == 0 ||
                  fuse_column_panel(x, w->first + w->columns, &end));
     if (!good) {
         return fuse_node_error(
@@ -364,7 +364,8 @@ static int bind_interface(struct fuser *f, struct err *err) {
         bool is_input = i < g->input_count;
         struct value_id v = is_input ? g->inputs[i] : g->outputs[i - g->input_count];
         const struct graph_value *value = &g->values[v.n];
-        struct fuse_root *root = &f->root[f->view[v.n].root];
+        /* An input keeps its own root, whatever its readers have made of it. */
+        struct fuse_root *root = &f->root[is_input ? v.n : f->view[v.n].root];
         bool is_float = value->dtype == DTYPE_FLOAT16 || value->dtype == DTYPE_FLOAT;
         if (!is_float || root->rows == 0 || root->columns == 0 || root->rows > PLAN_MAX_ROWS ||
             root->columns > PLAN_MAX_COLUMNS) {
@@ -375,7 +376,7 @@ static int bind_interface(struct fuser *f, struct err *err) {
         }
         bool is_split = f->view[v.n].form == VIEW_SPLIT && f->view[v.n].first == 0 &&
                         f->view[v.n].columns == root->columns;
-        if (fuse_is_constant(f, v) || (!fuse_is_whole(f, v) && !is_split)) {
+        if (!is_input && (fuse_is_constant(f, v) || (!fuse_is_whole(f, v) && !is_split))) {
             int rc = fuse_plain(f, value->producer.n, v, &p->outputs[i - g->input_count], err);
             if (rc != 0) {
                 return rc;
@@ -383,7 +384,7 @@ static int bind_interface(struct fuser *f, struct err *err) {
             continue;
         }
         if (root->matrix == PLAN_NONE) {
-            struct value_id r = {f->view[v.n].root};
+            struct value_id r = {(uint32_t)(root - f->root)};
             root->matrix =
                 add_matrix(f, PLAN_INPUT, r, root->rows, root->columns, fuse_unit(f, r.n));
         }
