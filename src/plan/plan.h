@@ -14,6 +14,12 @@
  * columns in *units* of 72, each padded to whole panels; weights and host data follow by their
  * maps, at no cost on the chip.
  *
+ * Each node has a form that takes its operands as they lie (fuse*.c). Where they lie otherwise, it
+ * becomes steps on plain matrices (general.c), and PICK steps (pick.c) move elements before and
+ * behind: a table per tile says where each element of a block comes from. float32 values take twice
+ * the bytes and have kernels of their own; softmax, normalisation and attention of them are put
+ * together from simpler steps.
+ *
  *          panels   0     3     6        GEMM grid m x n x k: tile (i, j, kk) multiplies rows i
  *   rows 0 ┌─────┬─────┐                 by its block of weights (K groups kk, panels j). With
  *          │ t0  │ t1  │                 k > 1 it makes partials, and some of the k tiles each
@@ -34,7 +40,8 @@
  * the menu of each step is finite and cut to PLAN_MENU entries.
  *
  * Invariants, checked by plan_verify(): (1) distributions cover rows and panels exactly, on tiles
- * below the limit, one block a tile while there are enough; (2) steps that work along rows have whole rows; (3) a step's
+ * below the limit, one block a tile while there are enough; (2) steps that work along rows have
+ * whole rows; (3) a step's
  * out matrix has the step's distribution; (4) operands of an elementwise step have the shape of its
  * result; (5) blocks of a product lie in one batch and head; (6) strips are of one row, and only
  * products by rows and what is fused into them make strips; (7) what is deferred or fused is read

@@ -130,6 +130,32 @@ START_TEST(test_damaged_table) {
 }
 END_TEST
 
+/* Lanes without an element are taken from a row of zeros, never from what lies beside them. */
+START_TEST(test_fill) {
+    struct tile_graph *tg = NULL;
+    struct err err = {0};
+    const struct plan *p = plan_of(softmax_of_columns(), 1);
+    ck_assert_int_eq(lower_build(p, &arena, &tg, &err), 0);
+    ck_assert_uint_eq(tg->table_count, 2);
+    const struct lower_table *t = &tg->tables[0]; /* 40 rows of 5 columns */
+    ck_assert_uint_eq(t->count, 16 * 40);
+    struct buffer_id zeros = t->words[5].buffer;
+    ck_assert_int_eq(tg->buffers[zeros.n].kind, BUFFER_ROW);
+    for (uint32_t i = 0; i < tg->shard_count; i++) {
+        const struct lower_shard *s = &tg->shards[i];
+        ck_assert(s->buffer.n != zeros.n || (s->is_fill && s->fill == 0));
+    }
+    for (uint32_t i = 0; i < t->count; i++) {
+        bool is_there = i % 16 < 5;
+        ck_assert((t->words[i].buffer.n != zeros.n) == is_there);
+        /* Element (row, column) comes from (column, row). */
+        uint32_t row = i / 16, column = i % 16;
+        uint32_t offset = is_there ? 32 * (row / 16 * 5 + column) + 2 * (row % 16) : 0;
+        ck_assert_uint_eq(t->words[i].value, offset);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("pick");
     TCase *tc = tcase_create("pick");
@@ -138,6 +164,7 @@ int main(void) {
     tcase_add_test(tc, test_turned);
     tcase_add_test(tc, test_concat);
     tcase_add_test(tc, test_units);
+    tcase_add_test(tc, test_fill);
     tcase_add_test(tc, test_damaged_table);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
