@@ -33,7 +33,9 @@ static double attention(double rows, double keys, double panels, double out_pane
 }
 
 double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims) {
-    bool has_one = v->id == KERNEL_UNARY || v->id == KERNEL_ADD || v->id == KERNEL_MAP;
+    bool has_one = v->id == KERNEL_UNARY || v->id == KERNEL_ADD || v->id == KERNEL_MAP ||
+                   v->id == KERNEL_PICK || v->id == KERNEL_CAST || v->id == KERNEL_MAP_F32 ||
+                   v->id == KERNEL_BINARY_F32;
     double a = dims[0], b = has_one ? 0 : dims[1], act = act_cycles(v->act);
     switch (v->id) {
     case KERNEL_GEMM_AMP:
@@ -51,6 +53,9 @@ double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims
     case KERNEL_ROW_REDUCE: return a * b * 0.25;
     case KERNEL_RELAYOUT: return a * b * 0.5;
     case KERNEL_ATTENTION: return attention(a, b, dims[2], dims[3]);
+    case KERNEL_MAP_F32: return 16 * a * (0.5 + act);
+    case KERNEL_BINARY_F32: return 16 * a * 0.5;
+    case KERNEL_ROW_REDUCE_F32: return a * b * 0.5;
     case KERNEL_ATTENTION_BLOCK: /* keys' share of columns that are padding counts */
         return a * b * (16.0 * dims[2] + 16.0 * dims[3]) / MACS_PER_CYCLE + a * (4 * b + 5);
     case KERNEL_ATTENTION_MERGE: return b * 16 * dims[2] * 0.25 * a;
