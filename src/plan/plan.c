@@ -492,11 +492,12 @@ static void extend_cuts(
     const struct plan_step *s = &q->plan->steps[step];
     const struct plan_product *p = &s->product;
     uint32_t blocks = p->batches * p->heads * parts, menu[8];
-    uint32_t count = plan_row_menu(p->out_panels, q->tiles / blocks, menu, 8);
+    uint32_t most = blocks > q->tiles ? 1 : q->tiles / blocks; /* 1: they take turns */
+    uint32_t count = plan_row_menu(p->out_panels, most, menu, 8);
     for (uint32_t i = 0; i < count; i++) {
         const struct plan_dist *dist = dist_heads(
             &q->pool, s->rows, s->panels, p->batches, p->heads, parts, menu[i],
-            q->tiles - blocks * menu[i]);
+            blocks > q->tiles ? 0 : q->tiles - blocks * menu[i]);
         extend_one(q, list, step, from, dist, NULL);
     }
 }
