@@ -134,7 +134,7 @@ START_TEST(results) {
         .runs = 1,
         .accumulate_f16 = true,
         .folder = folder,
-        .sim = {.threads = 1, .poison = true}};
+        .sim = {.threads = 1, .poison_launch = true}};
     struct pipeline_result result;
     struct err err = {0};
     int rc = pipeline_run(model, &options, &result, &err);
