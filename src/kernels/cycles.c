@@ -400,7 +400,7 @@ uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims) {
     case KERNEL_ATTENTION_BLOCK: return block_cycles(dims[0], dims[1], dims[2], dims[3]);
     case KERNEL_ATTENTION_MERGE: return merge_cycles(dims[0], dims[1], dims[2]);
     case KERNEL_PICK: return launch + 6 * pick_groups(v->op, dims[0]);
-    case KERNEL_CAST: return launch + 6 * (22 + div_up(4 * dims[0], 6) * 4);
+    case KERNEL_CAST: return launch + 6 * (25 + div_up(4 * dims[0], 6) * 4);
     case KERNEL_MAP_F32: return launch + 6 * map_f32_groups(v, dims[0]);
     case KERNEL_BINARY_F32: return launch + 6 * binary_f32_groups(v->op, dims[0]);
     case KERNEL_ROW_REDUCE_F32: return launch + 6 * row_reduce_f32_groups(v->op, dims[0], dims[1]);

@@ -6,7 +6,8 @@
  * 12 for a GELU; softmax 8 issues a pair of columns and 5 a row; re-layout 4 bytes a cycle. */
 #include "kernels/kernels_internal.h"
 
-#define MACS_PER_CYCLE 64.0
+#define MACS_PER_CYCLE     64.0
+#define F32_MACS_PER_CYCLE 16.0
 
 /* Cycles an element of an activation; with its issues of 4 elements. */
 static double act_cycles(enum kernel_act act) {
@@ -56,6 +57,9 @@ double kernel_useful_cycles(const struct kernel_variant *v, const uint32_t *dims
     case KERNEL_MAP_F32: return 16 * a * (0.5 + act);
     case KERNEL_BINARY_F32: return 16 * a * 0.5;
     case KERNEL_ROW_REDUCE_F32: return a * b * 0.5;
+    case KERNEL_PICK: return v->op == PICK_DOUBLE ? 2 * a : a; /* moves 4 bytes a cycle */
+    case KERNEL_CAST: return 16 * a * 0.5;
+    case KERNEL_GEMM_F32: return a * b * 16 * dims[2] / F32_MACS_PER_CYCLE;
     case KERNEL_ATTENTION_BLOCK: /* keys' share of columns that are padding counts */
         return a * b * (16.0 * dims[2] + 16.0 * dims[3]) / MACS_PER_CYCLE + a * (4 * b + 5);
     case KERNEL_ATTENTION_MERGE: return b * 16 * dims[2] * 0.25 * a;

@@ -177,6 +177,46 @@ static void fill_merge(const struct kernel_variant *v, const uint32_t *d, struct
     c->bytes[MERGE_OUT] = out;
 }
 
+/* Every address of the table names the same place: an own one, of any content. */
+static void fill_pick(const struct kernel_variant *v, const uint32_t *d, struct sweep_call *c) {
+    c->words[PICK_N] = d[0];
+    c->bytes[PICK_TABLE] = (v->op == PICK_HALF ? 8 : 4) * d[0];
+    c->bytes[PICK_OUT] = (v->op == PICK_DOUBLE ? 8 : 4) * d[0];
+    c->fill[PICK_TABLE] = SWEEP_FREE;
+}
+
+static void fill_cast(const struct kernel_variant *v, const uint32_t *d, struct sweep_call *c) {
+    c->words[CAST_N] = d[0];
+    c->bytes[CAST_X] = c->bytes[CAST_OUT] = 64 * d[0];
+}
+
+static void fill_map_f32(const struct kernel_variant *v, const uint32_t *d, struct sweep_call *c) {
+    fill_map(v, d, c);
+    c->bytes[MAP_X] = c->bytes[MAP_OUT] = 64 * d[0];
+}
+
+static void
+fill_binary_f32(const struct kernel_variant *v, const uint32_t *d, struct sweep_call *c) {
+    c->words[BINARY_F32_N] = d[0];
+    c->bytes[BINARY_F32_A] = c->bytes[BINARY_F32_B] = c->bytes[BINARY_F32_OUT] = 64 * d[0];
+}
+
+static void
+fill_row_reduce_f32(const struct kernel_variant *v, const uint32_t *d, struct sweep_call *c) {
+    fill_row_reduce(v, d, c);
+    c->bytes[ROW_REDUCE_X] *= 2;
+    c->bytes[ROW_REDUCE_OUT] = 64 * d[0];
+}
+
+static void fill_gemm_f32(const struct kernel_variant *v, const uint32_t *d, struct sweep_call *c) {
+    c->words[GEMM_F32_ROWS] = d[0];
+    c->words[GEMM_F32_INNER] = d[1];
+    c->words[GEMM_F32_PANELS] = d[2];
+    c->bytes[GEMM_F32_X] = 64 * d[0] * panels_of(d[1]);
+    c->bytes[GEMM_F32_W] = 64 * d[1] * d[2];
+    c->bytes[GEMM_F32_OUT] = 64 * d[0] * d[2];
+}
+
 #define ELEMENTS                                                                                   \
     {                                                                                              \
         {1}, {2}, {3}, {6}, {9}, {12}, {18}, {36}, {64}, {100}, {288}, {                           \
@@ -312,6 +352,25 @@ static const struct sweep_kernel kernels[] = {
       {13, 33, 2, 1},
       {32, 128, 4, 4}},
      fill_attention},
+    {KERNEL_PICK, 0, {{1}, {2}, {6}, {9}, {16}, {40}, {72}, {100}, {288}, {600}}, fill_pick},
+    {KERNEL_CAST, 0, ELEMENTS, fill_cast},
+    {KERNEL_MAP_F32, 0, ELEMENTS, fill_map_f32},
+    {KERNEL_BINARY_F32, 0, ELEMENTS, fill_binary_f32},
+    {KERNEL_ROW_REDUCE_F32,
+     0,
+     {{1, 4}, {1, 50}, {1, 144}, {2, 64}, {3, 33}, {6, 64}, {7, 33}, {12, 72}, {24, 96}, {60, 80}},
+     fill_row_reduce_f32},
+    {KERNEL_GEMM_F32,
+     0,
+     {{1, 8, 1},
+      {1, 50, 2},
+      {2, 33, 1},
+      {4, 16, 3},
+      {6, 24, 2},
+      {8, 40, 1},
+      {13, 9, 2},
+      {25, 64, 1}},
+     fill_gemm_f32},
     {KERNEL_ATTENTION_BLOCK,
      0,
      {{16, 64, 5, 5},

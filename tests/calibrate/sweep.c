@@ -115,6 +115,15 @@ static bool place_operands(const struct kernel_variant *v, struct sweep_call *c)
     return true;
 }
 
+static int
+write_filled(struct tile *t, uint32_t addr, uint32_t bytes, uint32_t word, struct err *err) {
+    int r = 0;
+    for (uint32_t i = 0; i < bytes && r == 0; i += 4) {
+        r = sim_tile_write(t->sim, addr + i, &word, sizeof word, err);
+    }
+    return r;
+}
+
 static int write_operands(
     struct tile *t, const struct kernel_variant *v, const struct sweep_call *c, struct err *err) {
     struct kernel_operand operands[6];
@@ -122,7 +131,9 @@ static int write_operands(
     kernel_operands(v, operands, &count);
     for (int i = 0; i < count && r == 0; i++) {
         uint32_t bytes = round_up(c->bytes[operands[i].word] + operands[i].over_read, 4);
-        r = sim_tile_write(t->sim, c->words[operands[i].word], t->ones, bytes, err);
+        uint32_t word = operands[i].word, addr = c->words[word];
+        r = c->fill[word] != 0 ? write_filled(t, addr, bytes, c->fill[word], err)
+                               : sim_tile_write(t->sim, addr, t->ones, bytes, err);
     }
     return r;
 }

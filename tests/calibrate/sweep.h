@@ -16,12 +16,14 @@
 #define SWEEP_WORDS  16 /* of a descriptor */
 #define SWEEP_DIMS   4
 #define SWEEP_SHAPES 24
+#define SWEEP_FREE   0x53F00u /* address that no operand lies at */
 
 /* A call's descriptor: sizes and scalars in `words`; `bytes` of each operand at its word, from
  * which the sweep makes addresses. */
 struct sweep_call {
     uint32_t words[SWEEP_WORDS];
     uint32_t bytes[SWEEP_WORDS];
+    uint32_t fill[SWEEP_WORDS]; /* word that fills the operand; 0 = two f16 ones */
 };
 
 /* Fields of a variant that a kernel looks at, beside op and act. */
