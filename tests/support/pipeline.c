@@ -31,10 +31,14 @@ struct pipeline {
     struct digest_ctx *outputs; /* owned */
 };
 
-static double seconds(void) {
+static double clock_s(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double seconds(void) {
+    return clock_s(CLOCK_MONOTONIC);
 }
 
 static void pipeline_done(struct pipeline *p) {
@@ -164,9 +168,10 @@ static int compile_graph(struct pipeline *p, struct err *err) {
     job.package_path = p->path;
     job.print = p->options->print;
     job.print_to = stdout;
-    double start = seconds();
+    double start = seconds(), cpu = clock_s(CLOCK_PROCESS_CPUTIME_ID);
     r = compile_run(&job, &p->result->compile, err);
     p->result->compile_s = seconds() - start;
+    p->result->compile_cpu_s = clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     return r < 0 ? r : package_open(p->path, &p->result->compile.digest, &p->package, NULL, err);
 }
 

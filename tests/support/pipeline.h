@@ -40,7 +40,8 @@ struct pipeline_result {
     struct digest outputs;   /* of all output bytes of all runs */
     struct profile *profile; /* owned by the caller, profile_free(); NULL unless kept */
     struct sim_counters counters;
-    double compile_s, load_s, run_s; /* processor wall times, for figures only */
+    double compile_s, load_s, run_s; /* wall times, for figures only */
+    double compile_cpu_s;            /* of the process */
     double cosine;                   /* of all outputs and what is expected, the smallest */
     uint64_t release_cycles[PIPELINE_MAX_RELEASES];
 };
