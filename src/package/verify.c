@@ -244,31 +244,49 @@ static int coverage_init(struct coverage *c, const struct package *p, struct err
     return 0;
 }
 
-/* (4) and (5) for one slice: every element it maps, with its page bytes. */
+/* (4) and (5) for one element of a slice, with its page bytes. */
+static int cover_element(
+    struct coverage *c, const struct package *p, uint32_t i, int64_t element, int64_t byte,
+    uint32_t size, struct err *err) {
+    const struct package_slice *s = &p->slices[i];
+    uint8_t *seen = &c->seen[s->binding][element / 8];
+    uint8_t bit = (uint8_t)(1u << (element % 8));
+    if ((*seen & bit) == 0) {
+        *seen |= bit;
+        c->remaining[s->binding]--;
+    } else if (p->phases[s->phase].is_output) {
+        return fault(
+            err, PACKAGE_TABLE_slice, i, "element %lld is written twice", (long long)element);
+    }
+    for (uint32_t b = 0; b < size; b++) {
+        if (c->page[byte + b] != 0) {
+            return fault(
+                err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice", (long long)byte + b);
+        }
+        c->page[byte + b] = 1;
+    }
+    return 0;
+}
+
+/* Every element that a slice maps; the last dimension that has any goes without the walk. */
 static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, struct err *err) {
     const struct package_slice *s = &p->slices[i];
     uint32_t size = (uint32_t)dtype_bytes(p->bindings[s->binding].dtype);
-    bool is_output = p->phases[s->phase].is_output;
     struct package_walk w = package_walk_begin(s);
+    int last = TENSOR_MAX_DIMS - 1;
+    while (last > 0 && s->extent[last] == 1) {
+        last--;
+    }
     do {
-        uint8_t *seen = &c->seen[s->binding][w.element / 8];
-        uint8_t bit = (uint8_t)(1u << (w.element % 8));
-        if ((*seen & bit) == 0) {
-            *seen |= bit;
-            c->remaining[s->binding]--;
-        } else if (is_output) {
-            return fault(
-                err, PACKAGE_TABLE_slice, i, "element %lld is written twice", (long long)w.element);
-        }
-        for (uint32_t b = 0; b < size; b++) {
-            if (c->page[w.byte + b] != 0) {
-                return fault(
-                    err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice",
-                    (long long)w.byte + b);
+        for (uint32_t e = 0; e < s->extent[last]; e++) {
+            int r = cover_element(
+                c, p, i, w.element + e * s->tensor_stride[last],
+                w.byte + (int64_t)e * s->page_stride[last], size, err);
+            if (r < 0) {
+                return r;
             }
-            c->page[w.byte + b] = 1;
         }
-    } while (package_walk_next(s, TENSOR_MAX_DIMS - 1, &w));
+    } while (package_walk_next(s, last - 1, &w));
     return 0;
 }
 
