@@ -1,7 +1,7 @@
 #!/bin/bash
 # What further equal layers cost: the small vision transformer with 1, 2 and 8 encoder layers on 64
-# tiles, as a loop and without one. Prints figures, and fails when code or processor time of the
-# compiler depend on the number of layers.
+# tiles, as a loop and without one. Prints figures, and fails when the code's size depends on the
+# number of layers.
 # Usage: tests/perf/repeat.sh BUILD/release
 set -eu
 build=$(realpath "$1")
