@@ -217,6 +217,63 @@ START_TEST(test_heads) {
 END_TEST
 
 /* Windows and regrouped axes make no step; a known scalar becomes a map; a row keeps its kernel. */
+/* Few rows: a residual fused into its product, a normalisation deferred to two products of one
+ * operand, which run side by side. */
+static struct graph *net_few_rows(void) {
+    struct net n = net_new(&arena);
+    struct graph_attr axis = {.name = "axis", .kind = ATTR_INT, .i = 1};
+    struct graph_attr epsilon = {.name = "epsilon", .kind = ATTR_FLOAT, .f = 1e-5};
+    struct graph_attr attrs[] = {axis, epsilon};
+    struct value_id x = net_input(&n, 4, 48), out[2];
+    struct value_id h =
+        net_node(&n, GRAPH_OP_MatMul, x, net_param(&n, net_shape(48, 48)), NO_VALUE, NULL, 0);
+    struct value_id y = net_node(&n, GRAPH_OP_Add, h, x, NO_VALUE, NULL, 0);
+    y = net_node(
+        &n, GRAPH_OP_LayerNormalization, y, net_param(&n, net_shape(1, 48)),
+        net_param(&n, net_shape(1, 48)), attrs, 2);
+    for (int i = 0; i < 2; i++) {
+        out[i] =
+            net_node(&n, GRAPH_OP_MatMul, y, net_param(&n, net_shape(48, 40)), NO_VALUE, NULL, 0);
+    }
+    return net_finish(&n, out, 2);
+}
+
+START_TEST(test_few_rows) {
+    struct graph *g = net_few_rows();
+    const struct plan *p = &plan_of(g, 32)->finalists[0];
+    ck_assert_uint_eq(p->step_count, 5);
+    const struct plan_step *s = p->steps;
+    ck_assert(s[0].form.by_rows && s[0].is_fused && s[0].dist->quads == 1);
+    ck_assert_uint_eq(s[1].fused, 1);
+    ck_assert_uint_eq(plan_fused_gemm(p, 1), 0);
+    ck_assert(s[2].is_deferred && s[2].dist == NULL);
+    ck_assert_uint_eq(plan_deferred_norm(p, s[2].out), 2);
+    for (int i = 3; i < 5; i++) {
+        ck_assert(s[i].form.by_rows);
+        ck_assert_uint_eq(s[i].form.lanes, 2);
+        ck_assert_uint_eq(s[i].form.first, i == 3 ? 0 : 16);
+        ck_assert_uint_eq(plan_gemm_tile(&s[i], 0, 1, 0), s[i].form.first + 1);
+    }
+    ck_assert_uint_eq(p->estimated_phases, 2);
+    for (int fault = 0; fault < 5; fault++) {
+        struct plan bad = plan_of(g, 32)->finalists[0];
+        struct plan_dist d = *bad.steps[3].dist;
+        struct err err = {0};
+        switch (fault) {
+        case 0: bad.steps[0].is_fused = false; break;
+        case 1: bad.steps[1].fused = 0; break;
+        case 2: bad.steps[3].k = 2; break;
+        case 3: bad.matrices[bad.steps[2].out].dist = bad.steps[0].dist; break;
+        default:
+            d.quads = 2;
+            bad.steps[3].dist = bad.matrices[bad.steps[3].out].dist = &d;
+            break;
+        }
+        ck_assert_int_eq(plan_verify(&bad, &err), -ERR_INTERNAL);
+    }
+}
+END_TEST
+
 START_TEST(test_views) {
     static const int64_t shape[3] = {2, 3, 48}, start[1] = {16}, end[1] = {48}, axis[1] = {1};
     struct net n = net_new(&arena);
@@ -258,6 +315,7 @@ int main(void) {
     tcase_add_test(tc, test_verify);
     tcase_add_test(tc, test_refused);
     tcase_add_test(tc, test_heads);
+    tcase_add_test(tc, test_few_rows);
     tcase_add_test(tc, test_views);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
