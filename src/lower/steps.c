@@ -4,7 +4,9 @@
 #include "lower/lower_internal.h"
 
 bool lower_gemm_is_local(const struct plan_step *s, const struct plan_dist *source) {
-    if (s->n != 1 || s->in_panel[0] != 0 || source->m != s->m || source->n != s->k) {
+    /* In lanes the operand goes to the tiles of all siblings. */
+    bool is_alone = s->form.lanes <= 1;
+    if (!is_alone || s->n != 1 || s->in_panel[0] != 0 || source->m != s->m || source->n != s->k) {
         return false;
     }
     for (uint32_t i = 0; i <= s->m; i++) {
