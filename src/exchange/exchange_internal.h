@@ -163,6 +163,10 @@ int32_t dependency_start(const struct problem *p, uint32_t t); /* predecessors a
 int32_t lane_settle(const struct problem *p, uint32_t t, int32_t from); /* least legal offset */
 int32_t lanes_horizon(const struct problem *p);
 
+/* waves.c: an order in which nobody sends or receives twice before others had their turn. False:
+ * none is made, because of dependencies or size. */
+bool order_waves(struct problem *p, uint32_t *order);
+
 /* order.c: a good order of placement; leaves the lanes in any state. */
 void order_choose(struct problem *p, uint32_t *order);
 

@@ -6,15 +6,16 @@
  * back if it has worsened, gives exactly the order that fresh keys would. Each policy weighs the
  * two parts differently; the shortest result wins, the earlier policy on a tie. Then the best one
  * is repeated with a handicap on the lanes that ended last, which makes their transfers come
- * sooner (a squeaky wheel gets the grease). All stops at once when the latency bound is reached.
- * The number of rounds is a matter of work, never of time, so that equal input gives equal rows.
+ * sooner (a squeaky wheel gets the grease). Waves (waves.c) come before all that. All stops at once
+ * when the latency bound is reached, for large phases when it is near. The number of rounds is a matter of work, never of time, so that equal input gives equal rows.
  */
 #include "exchange/exchange_internal.h"
 
 #include <string.h>
 
 #define WINDOW_WIDE   32
-#define WINDOW_NARROW 16 /* for large phases */
+#define WINDOW_NARROW 16   /* for large phases */
+#define SEARCH_LEGS   8192 /* larger phases get few rounds */
 
 struct entry {
     int64_t score; /* less is sooner */
@@ -249,19 +250,24 @@ struct effort {
     uint32_t policies, rounds; /* rounds with bias after the policies */
 };
 
+static uint32_t legs_of(const struct problem *p) {
+    uint32_t legs = 0;
+    for (uint32_t t = 0; t < p->count; t++) {
+        legs += p->shapes[t].leg_count;
+    }
+    return legs;
+}
+
 static struct effort effort_of(const struct problem *p) {
     uint32_t n = p->options->effort;
     if (n != 0) {
         return (struct effort){n < POLICIES ? n : POLICIES, n > POLICIES ? n - POLICIES : 0};
     }
-    uint32_t legs = 0;
-    for (uint32_t t = 0; t < p->count; t++) {
-        legs += p->shapes[t].leg_count;
-    }
+    uint32_t legs = legs_of(p);
     if (legs <= 2048) {
         return (struct effort){POLICIES, 8};
     }
-    if (legs <= 8192) {
+    if (legs <= SEARCH_LEGS) {
         return (struct effort){4, 4};
     }
     return (struct effort){legs <= 131072 ? 2 : 1, legs <= 32768 ? 2 : 0};
@@ -303,23 +309,47 @@ static void make_greedy(struct greedy *g, struct problem *p) {
     index_successors(g);
 }
 
+static void place(struct problem *p, const uint32_t *order) {
+    lanes_reset(p);
+    for (uint32_t i = 0; i < p->count; i++) {
+        lane_insert(p, order[i], lane_settle(p, order[i], dependency_start(p, order[i])));
+    }
+}
+
+/* Near enough to the bound that a large phase need not be searched further. */
+static int32_t good_enough(const struct problem *p) {
+    return p->latency_bound + (legs_of(p) > SEARCH_LEGS ? p->latency_bound / 64 : 0);
+}
+
 void order_choose(struct problem *p, uint32_t *order) {
+    uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);
+    int32_t best = INT32_MAX;
+    if (order_waves(p, tried)) {
+        place(p, tried);
+        best = lanes_horizon(p);
+        memcpy(order, tried, p->count * sizeof *order);
+    }
+    if (best <= good_enough(p)) {
+        return;
+    }
     struct greedy g;
     make_greedy(&g, p);
-    uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);
     struct effort effort = effort_of(p);
-    int32_t best = INT32_MAX;
     uint32_t best_policy = 0;
-    for (uint32_t i = 0; i < effort.policies + effort.rounds && best > p->latency_bound; i++) {
+    int32_t best_greedy = INT32_MAX;
+    for (uint32_t i = 0; i < effort.policies + effort.rounds && best > good_enough(p); i++) {
         if (i >= effort.policies) { /* the first round learns from the last policy's lanes */
             raise_bias(&g);
         }
         set_policy(&g, i < effort.policies ? i : best_policy);
         run(&g, tried);
         int32_t horizon = lanes_horizon(p);
+        if (horizon < best_greedy) {
+            best_greedy = horizon;
+            best_policy = i < effort.policies ? i : best_policy;
+        }
         if (horizon < best) {
             best = horizon;
-            best_policy = i < effort.policies ? i : best_policy;
             memcpy(order, tried, p->count * sizeof *order);
         }
     }

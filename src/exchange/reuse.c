@@ -1,10 +1,12 @@
 /* Structure of a phase, the search without addresses, and its materialisation: see reuse.h. Ends
- * because each phase is scheduled at most three times. */
+ * because each phase is scheduled at most five times. */
 #include "exchange/reuse.h"
 
 #include <string.h>
 
 #define STRUCTURE_VERSION "exchange structure 2"
+
+#define EARLY_MOST 8192 /* transfers of a phase that is always placed both ways */
 
 /* Equal addresses never continue one another, so no pointer is kept; both lie in memory with room
  * for the longest paired transfer, and have the alignment of any form. */
@@ -100,26 +102,28 @@ int exchange_order_search(
     return rc;
 }
 
-/* Places an order at real addresses: once as early as possible, and once no transfer earlier than
- * where it stands without addresses. The first is disturbed by everything that addresses change,
- * because what is a little early or late may take the place of another; the second keeps all places
- * that can be kept. The shorter is taken. */
+/* Places an order at real addresses: no transfer earlier than where it stands without addresses, and
+ * once as early as possible. The first keeps all places that can be kept; the second is disturbed by
+ * everything that addresses change, because what is a little early or late may take the place of
+ * another, but may be shorter. It is made where it may help or costs little. */
 static int materialise(
     const struct exchange_transfer *transfers, uint32_t count, const struct exchange_options *given,
     const uint32_t *order, struct arena *a, struct exchange_phase *ret, struct err *err) {
     struct exchange_options options = *given;
-    options.order = order;
-    int rc = exchange_schedule_phase(transfers, count, &options, a, ret, err);
-    if (rc != 0 || ret->horizon <= ret->latency_bound) {
+    struct exchange_phase bare, early;
+    int rc = free_phase(transfers, count, given, order, a, &bare, err);
+    if (rc != 0) {
         return rc;
     }
-    struct exchange_phase bare, kept;
-    rc = free_phase(transfers, count, given, order, a, &bare, err);
-    if (rc == 0 && ret->horizon > bare.horizon) {
-        options.least = bare.placed;
-        rc = exchange_schedule_phase(transfers, count, &options, a, &kept, err);
-        if (rc == 0 && kept.horizon < ret->horizon) {
-            *ret = kept;
+    options.order = order;
+    options.least = bare.placed;
+    rc = exchange_schedule_phase(transfers, count, &options, a, ret, err);
+    if (rc == 0 && ret->horizon > ret->latency_bound &&
+        (ret->horizon > bare.horizon || count <= EARLY_MOST)) {
+        options.least = NULL;
+        rc = exchange_schedule_phase(transfers, count, &options, a, &early, err);
+        if (rc == 0 && early.horizon < ret->horizon) {
+            *ret = early;
         }
     }
     return rc;

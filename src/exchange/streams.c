@@ -10,8 +10,12 @@
 
 #include <string.h>
 
-#define STREAM_ITEMS 1024 /* at most, unless one transfer alone is longer */
-#define NONE         UINT32_MAX
+/* Items of a stream at most, unless one transfer alone is longer. Short streams fill gaps, long ones
+ * save controls and search; with several receivers there are few gaps that all of them share. */
+#define STREAM_ITEMS_ONE     256
+#define STREAM_ITEMS_SEVERAL 2048
+
+#define NONE UINT32_MAX
 
 struct grouping {
     struct problem *p;
@@ -77,8 +81,9 @@ static uint32_t find(const struct grouping *g, uint32_t t, uint32_t bucket) {
     }
     for (uint32_t s = g->last[bucket]; s != NONE; s = g->older[s]) {
         if (may_join(g, g->first[s]) && same_ends(&p->transfers[t], &p->transfers[g->first[s]])) {
-            bool has_room = g->items[s] + (int32_t)p->transfers[t].words <= STREAM_ITEMS;
-            return has_room ? s : NONE;
+            int32_t most =
+                p->transfers[t].dest_count == 1 ? STREAM_ITEMS_ONE : STREAM_ITEMS_SEVERAL;
+            return g->items[s] + (int32_t)p->transfers[t].words <= most ? s : NONE;
         }
     }
     return NONE;
