@@ -1,4 +1,4 @@
-/* Shared by compile.c and passes.c: the job's state between passes, and the shape of a pass. */
+/* Shared by compile.c, passes.c and exchange.c: the job's state between passes, and the shape of a pass. */
 #ifndef COMPILE_COMPILE_INTERNAL_H
 #define COMPILE_COMPILE_INTERNAL_H
 
@@ -65,6 +65,17 @@ struct compile_pass {
 
 extern const struct compile_pass compile_passes[];
 extern const uint32_t compile_pass_count;
+
+/* passes.c */
+struct place_options compile_place_options(const uint8_t *overflow, uint32_t shift);
+struct emit_context compile_context(const struct compile_state *s);
+int compile_build_exchange(
+    struct compile_state *s, const struct placement *p, struct exchange_plan **ret,
+    struct err *err);
+
+/* exchange.c */
+void compile_report_exchange(struct compile_state *s, const struct exchange_plan *x);
+int compile_optimize_placement(struct compile_state *s, struct err *err);
 
 /* fields: format of one JSON object's members. */
 void compile_event(

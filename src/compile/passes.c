@@ -11,7 +11,7 @@ static uint64_t program_cycles(const struct tile_graph *tg, const struct exchang
     return tg->compute_cycles + x->horizon_cycles + (uint64_t)PLAN_SYNC_CYCLES * x->phase_runs;
 }
 
-static struct place_options place_defaults(const uint8_t *overflow, uint32_t shift) {
+struct place_options compile_place_options(const uint8_t *overflow, uint32_t shift) {
     return (struct place_options){
         .data_base = RT_DATA0,
         .overflow_elements = overflow,
@@ -75,7 +75,7 @@ static void print_lower_mid(struct compile_state *s, FILE *out) {
     }
 }
 
-static int build_exchange(
+int compile_build_exchange(
     struct compile_state *s, const struct placement *p, struct exchange_plan **ret,
     struct err *err) {
     return exchange_build_known(p, schedules_orders(s->schedules), &s->arena, ret, err);
@@ -85,13 +85,13 @@ static int build_exchange(
 static int schedule_finalist(
     struct compile_state *s, const struct plan *p, struct tile_graph **ret_tg,
     struct placement **ret_place, struct exchange_plan **ret_exchange, struct err *err) {
-    struct place_options options = place_defaults(NULL, 0);
+    struct place_options options = compile_place_options(NULL, 0);
     int rc = lower_build(p, &s->arena, ret_tg, err);
     if (rc == 0) {
         rc = place_build(*ret_tg, &options, &s->arena, ret_place, err);
     }
     if (rc == 0) {
-        rc = build_exchange(s, *ret_place, ret_exchange, err);
+        rc = compile_build_exchange(s, *ret_place, ret_exchange, err);
     }
     return rc;
 }
@@ -237,7 +237,7 @@ static int run_link_runtime(struct compile_state *s, struct err *err) {
 
 /* ---- Sizes, placement, exchange -------------------------------------------------------------- */
 
-static struct emit_context context(const struct compile_state *s) {
+struct emit_context compile_context(const struct compile_state *s) {
     return (struct emit_context){
         .index = &s->index,
         .tg = s->tg,
@@ -276,7 +276,7 @@ static int run_size_tile_code(struct compile_state *s, struct err *err) {
     if (rc != 0) {
         return rc;
     }
-    struct emit_context c = context(s);
+    struct emit_context c = compile_context(s);
     rc = emit_layout_build(&c, &s->arena, &s->layout, err);
     if (rc != 0) {
         return rc;
@@ -297,7 +297,7 @@ static int run_place_storage(struct compile_state *s, struct err *err) {
         s->placement->options.overflow_elements = s->overflow_elements;
         return 0; /* no code in data elements: the finalist's placement is the final one */
     }
-    struct place_options options = place_defaults(s->overflow_elements, 0);
+    struct place_options options = compile_place_options(s->overflow_elements, 0);
     return place_build(s->tg, &options, &s->arena, &s->placement, err);
 }
 
@@ -307,23 +307,6 @@ static int verify_placement(struct compile_state *s, struct err *err) {
 
 static void print_placement(struct compile_state *s, FILE *out) {
     place_print(s->placement, out);
-}
-
-/* Finalists have made or found the order of every phase; here it met the final addresses. */
-static void report_reuse(struct compile_state *s, const struct exchange_plan *x) {
-    uint32_t phase = 0;
-    for (uint32_t i = 0; i < x->level_count; i++) {
-        if (x->levels[i].transfer_count == 0) {
-            continue;
-        }
-        if (x->levels[i].origin != EXCHANGE_REFUSED) {
-            compile_event(
-                s, "exchange.reused",
-                "reused exchange optimization after validating relocated rows", "\"phase\":%u",
-                phase);
-        }
-        phase++;
-    }
 }
 
 static void count_origins(struct compile_state *s) {
@@ -342,21 +325,21 @@ static void count_origins(struct compile_state *s) {
  * element more on some tile, so it ends at EMIT_MAX_OVERFLOW at the latest. */
 static int run_lower_exchanges(struct compile_state *s, struct err *err) {
     if (!s->is_provisional) {
-        report_reuse(s, s->exchange);
+        compile_report_exchange(s, s->exchange);
         return 0;
     }
     for (;;) {
-        int rc = build_exchange(s, s->placement, &s->exchange, err);
+        int rc = compile_build_exchange(s, s->placement, &s->exchange, err);
         if (rc != 0) {
             return rc;
         }
-        struct emit_context c = context(s);
+        struct emit_context c = compile_context(s);
         rc = emit_layout_build(&c, &s->arena, &s->layout, err);
         if (rc != 0) {
             return rc;
         }
         if (!reserve_more(s, s->layout)) {
-            report_reuse(s, s->exchange);
+            compile_report_exchange(s, s->exchange);
             return 0;
         }
         rc = run_place_storage(s, err);
@@ -406,52 +389,6 @@ static void print_levels(struct compile_state *s, FILE *out) {
     }
 }
 
-/* The base of interleaved data moved inside its element pair, so that what is sent and what is
- * received in one phase meet less: the best by pressure is scheduled, and taken only if shorter. */
-static int run_optimize_placement(struct compile_state *s, struct err *err) {
-    (void)err;
-    struct placement *best = NULL;
-    for (uint32_t shift = 4096; s->placement->pressure > 0 && shift < 2 * TARGET_ELEMENT_BYTES;
-         shift += 4096) {
-        struct place_options options = place_defaults(s->overflow_elements, shift);
-        struct placement *p;
-        struct err ignored;
-        if (place_build(s->tg, &options, &s->arena, &p, &ignored) == 0 &&
-            p->pressure < (best != NULL ? best->pressure : s->placement->pressure)) {
-            best = p;
-        }
-    }
-    if (best == NULL) {
-        return 0;
-    }
-    struct compile_state trial = *s; /* read only: arenas stay with s */
-    struct err ignored;
-    trial.placement = best;
-    if (build_exchange(s, best, &trial.exchange, &ignored) != 0) {
-        return 0;
-    }
-    report_reuse(s, trial.exchange);
-    struct emit_context c = context(&trial);
-    bool accepted = trial.exchange->horizon_cycles < s->exchange->horizon_cycles &&
-                    emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
-    for (uint32_t t = 0; accepted && t < TARGET_TILES; t++) {
-        accepted = trial.layout->overflow_elements[t] <= s->overflow_elements[t];
-    }
-    compile_event(
-        s, "exchange.placement", "evaluated exchange placement finalist",
-        "\"offset\":%u,\"baseline_score\":%llu,\"score\":%llu,\"baseline_cycles\":%llu,"
-        "\"candidate_cycles\":%llu,\"row_bytes\":%u,\"row_capacity\":%u,\"accepted\":%s",
-        best->options.shift, (unsigned long long)s->placement->pressure,
-        (unsigned long long)best->pressure, (unsigned long long)s->exchange->horizon_cycles,
-        (unsigned long long)trial.exchange->horizon_cycles, trial.exchange->max_row_bytes,
-        RT_TEXT_LIMIT - (RT_TEXT_BASE + s->text->size), accepted ? "true" : "false");
-    if (accepted) {
-        s->placement = best;
-        s->exchange = trial.exchange;
-    }
-    return 0;
-}
-
 static int verify_final_exchange(struct compile_state *s, struct err *err) {
     int rc = place_verify(s->placement, err);
     return rc == 0 ? exchange_plan_verify(s->exchange, &s->scratch, err) : rc;
@@ -472,7 +409,7 @@ static int run_prepare_tile_code(struct compile_state *s, struct err *err) {
         "\"final_cycles\":%llu,\"final_exchange\":%llu", (unsigned long long)cycles,
         (unsigned long long)s->result->exchange_cycles);
     s->result->repeat_turns = s->tg->loop.turns;
-    struct emit_context c = context(s);
+    struct emit_context c = compile_context(s);
     int rc = emit_layout_build(&c, &s->arena, &s->layout, err);
     for (uint32_t t = 0; rc == 0 && t < TARGET_TILES; t++) {
         const struct emit_tile_layout *x = &s->layout->tiles[t];
@@ -484,17 +421,17 @@ static int run_prepare_tile_code(struct compile_state *s, struct err *err) {
 }
 
 static int run_emit_tile_code(struct compile_state *s, struct err *err) {
-    struct emit_context c = context(s);
+    struct emit_context c = compile_context(s);
     return emit_code_build(&c, s->layout, &s->arena, &s->code, err);
 }
 
 static int verify_code(struct compile_state *s, struct err *err) {
-    struct emit_context c = context(s);
+    struct emit_context c = compile_context(s);
     return emit_verify(&c, s->layout, s->code, err);
 }
 
 static void print_code(struct compile_state *s, FILE *out) {
-    struct emit_context c = context(s);
+    struct emit_context c = compile_context(s);
     emit_print(&c, s->layout, s->code, out);
 }
 
@@ -540,7 +477,7 @@ static int run_build_images(struct compile_state *s, struct err *err) {
         .key = s->job->key,
         .options = compile_options_json(&s->job->options, &s->arena),
         .report = build_report(s)};
-    struct emit_context c = context(s);
+    struct emit_context c = compile_context(s);
     return emit_images(&c, s->layout, s->code, &names, &s->arena, &s->package, err);
 }
 
@@ -568,8 +505,8 @@ const struct compile_pass compile_passes[] = {
     {"place_storage", MADE_SIZES, MADE_PLACEMENT, run_place_storage, verify_placement, NULL, NULL},
     {"lower_exchanges", MADE_PLACEMENT, MADE_EXCHANGE, run_lower_exchanges, verify_exchange,
      print_levels, "levels"},
-    {"optimize_exchange_placement", MADE_EXCHANGE, 0, run_optimize_placement, verify_final_exchange,
-     print_placement, "place"},
+    {"optimize_exchange_placement", MADE_EXCHANGE, 0, compile_optimize_placement,
+     verify_final_exchange, print_placement, "place"},
     {"prepare_tile_code", MADE_EXCHANGE, MADE_LAYOUT, run_prepare_tile_code, NULL, print_exchange,
      "exchange"},
     {"emit_tile_code", MADE_LAYOUT, MADE_CODE, run_emit_tile_code, verify_code, print_code, "emit"},

@@ -11,8 +11,8 @@
 #include "base/bytes.h"
 #include "base/cleanup.h"
 
-#define SCHEDULE_VERSION "ipud schedule 1"
-#define VALUE_HEAD       8 /* count, horizon */
+#define SCHEDULE_VERSION "ipud schedule 2"
+#define VALUE_HEAD       12 /* count, horizon, whether widened */
 
 struct entry {
     char key[DIGEST_HEX + 1];
@@ -66,7 +66,7 @@ static bool value_is_good(const char *key, const uint8_t *value, size_t n, uint3
     return n == value_bytes(count) && load_le32(value) == count &&
            checksum(key, value, n - DIGEST_BYTES, &sum) &&
            memcmp(sum.bytes, value + n - DIGEST_BYTES, DIGEST_BYTES) == 0 &&
-           is_permutation(value + VALUE_HEAD, count);
+           load_le32(value + 8) <= 1 && is_permutation(value + VALUE_HEAD, count);
 }
 
 /* Owned; NULL when out of memory. */
@@ -78,6 +78,7 @@ static uint8_t *value_make(const char *key, const struct exchange_order *o) {
     }
     store_le32(value, o->count);
     store_le32(value + 4, o->horizon);
+    store_le32(value + 8, o->is_widened);
     for (uint32_t i = 0; i < o->count; i++) {
         store_le32(value + VALUE_HEAD + 4 * (size_t)i, o->order[i]);
     }
@@ -92,6 +93,7 @@ static uint8_t *value_make(const char *key, const struct exchange_order *o) {
 
 static void value_read(const uint8_t *value, struct exchange_order *ret) {
     ret->horizon = load_le32(value + 4);
+    ret->is_widened = load_le32(value + 8) != 0;
     for (uint32_t i = 0; i < ret->count; i++) {
         ret->order[i] = load_le32(value + VALUE_HEAD + 4 * (size_t)i);
     }

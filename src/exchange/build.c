@@ -132,6 +132,8 @@ int exchange_build_known(
         x->phase_count++;
         x->phase_runs += turns;
         x->horizon_cycles += (uint64_t)level->phase.horizon * turns;
+        x->bound_cycles += (uint64_t)level->phase.latency_bound * turns;
+        x->free_cycles += (uint64_t)level->phase.free_horizon * turns;
         x->max_row_bytes = level->phase.max_row_bytes > x->max_row_bytes
                                ? level->phase.max_row_bytes
                                : x->max_row_bytes;
@@ -186,16 +188,19 @@ int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, s
 
 void exchange_plan_print(const struct exchange_plan *x, FILE *out) {
     fprintf(
-        out, "exchange phases=%u horizon=%llu max_row_bytes=%u\n", x->phase_count,
-        (unsigned long long)x->horizon_cycles, x->max_row_bytes);
+        out, "exchange phases=%u horizon=%llu bound=%llu max_row_bytes=%u\n", x->phase_count,
+        (unsigned long long)x->horizon_cycles, (unsigned long long)x->bound_cycles,
+        x->max_row_bytes);
     for (uint32_t i = 0; i < x->level_count; i++) {
         const struct exchange_level *l = &x->levels[i];
         if (l->transfer_count == 0) {
             continue;
         }
         fprintf(
-            out, "  level %u transfers=%u rows=%u horizon=%u bound=%u\n", i, l->transfer_count,
-            l->phase.row_count, l->phase.horizon, l->phase.lower_bound);
+            out, "  level %u transfers=%u rows=%u horizon=%u bound=%u busiest=t%u %s %u\n", i,
+            l->transfer_count, l->phase.row_count, l->phase.horizon, l->phase.latency_bound,
+            l->phase.busiest.tile.n, l->phase.busiest.is_send ? "sends" : "receives",
+            l->phase.busiest.items);
         for (uint32_t t = 0; t < l->transfer_count; t++) {
             const struct exchange_transfer *f = &l->transfers[t];
             fprintf(

@@ -26,6 +26,8 @@ struct exchange_plan {
     uint32_t phase_count;    /* each counted once */
     uint32_t phase_runs;     /* of a run: in a loop once a turn */
     uint64_t horizon_cycles; /* sum over phase runs */
+    uint64_t bound_cycles;   /* likewise, of their latency bounds */
+    uint64_t free_cycles;    /* of their horizons without addresses */
     uint32_t max_row_bytes;
 };
 

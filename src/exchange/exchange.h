@@ -75,8 +75,9 @@ struct exchange_options {
                            * dependent transfer waits for its own tile only, rows may be aligned
                            * by splitting any earlier instruction */
     bool try_paired;      /* own order only: also schedule with every eligible transfer of 128 words
-                           * or more paired and keep the shorter; exchange_phase.forms tells what
-                           * became of each */
+                           * or more paired, where the bound allows a gain, and keep the shorter;
+                           * exchange_phase.forms tells what became of each */
+    bool widen;           /* every eligible transfer of 128 words or more is paired */
     uint32_t effort;      /* own order only: rounds of list scheduling, 0 = by size of the phase */
     const uint32_t *order; /* given order of placement (vectors' `schedules`), NULL = choose */
     const struct exchange_placed *least; /* with order: no transfer is placed at an offset below its
@@ -91,18 +92,29 @@ struct exchange_options {
     uint32_t dependency_count;
 };
 
+struct exchange_endpoint { /* the lane with most items */
+    struct logical_tile tile;
+    bool is_send;
+    uint32_t items;
+};
+
 struct exchange_phase {
     struct exchange_row *rows; /* active tiles, ascending logical */
     uint32_t row_count;
     struct exchange_placed *placed; /* by transfer */
     uint32_t horizon;               /* max over rows */
     uint32_t lower_bound;           /* busiest endpoint (5.1): items alone */
-    uint32_t latency_bound;         /* no order is shorter: busiest endpoint with its latency, each
+    struct exchange_endpoint busiest;
+    uint32_t latency_bound; /* no order is shorter: busiest endpoint with its latency, each
                                       * transfer alone, chains of dependent ones */
+    uint32_t free_horizon;  /* reuse.h: of the same order without addresses; what the phase
+                                      * is longer is the fault of where data lies. 0: not known */
     uint32_t max_row_bytes;
+    struct logical_tile longest_row;
     uint64_t total_row_bytes;
     uint32_t *order;                  /* order of placement; address-free, can be given again */
     enum exchange_form *forms;        /* form used, by transfer */
+    bool is_widened;                  /* eligible transfers were paired */
     struct exchange_switch *switches; /* by index of the options' */
     uint32_t switch_count;
     bool ignore_elements; /* as scheduled: the verifier skips the SRAM rule too */

@@ -21,6 +21,7 @@
 #define ROW_TAIL    5           /* events from the last arrival to the end of a row (2.3) */
 #define SEND_LEAST  6           /* least length of a sender's primitive (2.4) */
 #define BASE_WRITE  13          /* events of a put (3.1) */
+#define WIDE_LEAST  128         /* words of a transfer that may be widened */
 #define FORMAT_LEAD 2           /* format goes on that long before item 0 arrives (6) */
 
 enum control_kind {                      /* also the selector of sendpic */
@@ -120,6 +121,7 @@ struct problem {
     uint32_t count;            /* streams */
     struct piece *pieces;      /* by stream; all transfers once */
     enum exchange_form *forms; /* by transfer */
+    bool is_widened;
     const struct exchange_options *options;
     struct arena *a;
     struct lane *lanes; /* ascending logical */

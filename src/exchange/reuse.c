@@ -88,6 +88,7 @@ int exchange_order_search(
     struct exchange_order *ret, struct err *err) {
     struct arena_mark mark = arena_mark(a);
     struct exchange_options options = {
+        .try_paired = true,
         .given_dependencies = true,
         .dependencies = dependencies,
         .dependency_count = dependency_count};
@@ -97,6 +98,7 @@ int exchange_order_search(
         memcpy(ret->order, phase.order, count * sizeof *ret->order);
         ret->count = count;
         ret->horizon = phase.horizon;
+        ret->is_widened = phase.is_widened;
     }
     arena_rewind(a, mark);
     return rc;
@@ -108,14 +110,16 @@ int exchange_order_search(
  * another, but may be shorter. It is made where it may help or costs little. */
 static int materialise(
     const struct exchange_transfer *transfers, uint32_t count, const struct exchange_options *given,
-    const uint32_t *order, struct arena *a, struct exchange_phase *ret, struct err *err) {
+    const struct exchange_order *order, struct arena *a, struct exchange_phase *ret,
+    struct err *err) {
     struct exchange_options options = *given;
+    options.widen = order->is_widened;
     struct exchange_phase bare, early;
-    int rc = free_phase(transfers, count, given, order, a, &bare, err);
+    int rc = free_phase(transfers, count, &options, order->order, a, &bare, err);
     if (rc != 0) {
         return rc;
     }
-    options.order = order;
+    options.order = order->order;
     options.least = bare.placed;
     rc = exchange_schedule_phase(transfers, count, &options, a, ret, err);
     if (rc == 0 && ret->horizon > ret->latency_bound &&
@@ -126,6 +130,7 @@ static int materialise(
             *ret = early;
         }
     }
+    ret->free_horizon = bare.horizon;
     return rc;
 }
 
@@ -177,7 +182,7 @@ int exchange_reuse_phase(
     }
     struct arena_mark mark = arena_mark(a);
     if (rc == 0) {
-        rc = materialise(transfers, count, &options, order.order, a, ret, &refusal);
+        rc = materialise(transfers, count, &options, &order, a, ret, &refusal);
         if (rc == 0 && is_short(ret, &order)) {
             *ret_origin = is_stored ? EXCHANGE_REPLAYED : EXCHANGE_SCHEDULED;
             return 0;
@@ -186,5 +191,8 @@ int exchange_reuse_phase(
     }
     *ret_origin = EXCHANGE_REFUSED;
     options.order = NULL;
-    return exchange_schedule_phase(transfers, count, &options, a, ret, err);
+    options.try_paired = true;
+    rc = exchange_schedule_phase(transfers, count, &options, a, ret, err);
+    ret->free_horizon = order.horizon;
+    return rc;
 }

@@ -30,10 +30,11 @@ struct exchange_order {
     uint32_t *order; /* a permutation of 0 .. count - 1 */
     uint32_t count;
     uint32_t horizon; /* of the problem without addresses */
+    bool is_widened;  /* eligible transfers go as pairs (exchange_options.widen) */
 };
 
 struct exchange_orders { /* where orders are known from; either function may be NULL */
-    /* Fills order[0 .. count - 1] and horizon of an order of that count. False: not known.
+    /* Fills order[0 .. count - 1] and the rest of an order of that count. False: not known.
      * *ret_is_stored tells whether an earlier compile made it. */
     bool (*find)(
         void *arg, const struct digest *structure, struct exchange_order *ret, bool *ret_is_stored);

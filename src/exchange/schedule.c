@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDE_LEAST 128       /* words of a transfer that try_paired may widen */
 #define MAX_EVENTS (1 << 28) /* per lane; offsets stay far from overflow */
 
 static const struct leg *leg_on(const struct problem *p, uint32_t t, uint16_t lane) {
@@ -324,6 +323,7 @@ static int check_order(const struct problem *p, const uint32_t *order, struct er
 
 static int problem_make(struct problem *p, bool all_paired, struct err *err) {
     size_t legs = 0;
+    p->is_widened = all_paired;
     p->forms = ARENA_ARRAY(p->a, enum exchange_form, p->transfer_count);
     uint64_t events = 0;
     for (uint32_t i = 0; i < p->transfer_count; i++) {
@@ -363,11 +363,15 @@ static int problem_make(struct problem *p, bool all_paired, struct err *err) {
     return 0;
 }
 
-static uint32_t busiest_endpoint(const struct problem *p) {
-    uint32_t most = 0;
+static struct exchange_endpoint busiest_endpoint(const struct problem *p) {
+    struct exchange_endpoint most = {0};
     for (uint32_t i = 0; i < p->lane_count; i++) {
-        most = p->lanes[i].send_left > most ? p->lanes[i].send_left : most;
-        most = p->lanes[i].receive_left > most ? p->lanes[i].receive_left : most;
+        const struct lane *l = &p->lanes[i];
+        uint32_t items = l->send_left > l->receive_left ? l->send_left : l->receive_left;
+        if (items > most.items) {
+            most = (struct exchange_endpoint){
+                target_logical(l->tile), l->send_left >= l->receive_left, items};
+        }
     }
     return most;
 }
@@ -474,12 +478,16 @@ static int make_rows(struct problem *p, struct exchange_phase *ret, struct err *
                 target_logical(p->lanes[i].tile).n);
         }
         uint32_t bytes = 4 * row->word_count;
-        ret->max_row_bytes = bytes > ret->max_row_bytes ? bytes : ret->max_row_bytes;
+        if (bytes > ret->max_row_bytes) {
+            ret->max_row_bytes = bytes;
+            ret->longest_row = row->tile;
+        }
         ret->total_row_bytes += bytes;
         ret->horizon = row->horizon > ret->horizon ? row->horizon : ret->horizon;
     }
     ret->row_count = p->lane_count;
     ret->forms = p->forms;
+    ret->is_widened = p->is_widened;
     ret->switches = p->switches;
     ret->switch_count = p->options->switch_count;
     ret->ignore_elements = p->options->ignore_elements;
@@ -507,15 +515,22 @@ static void list_placed(struct problem *p, const uint32_t *order, struct exchang
     }
 }
 
-static int
-schedule_one(struct problem *p, bool all_paired, struct exchange_phase *ret, struct err *err) {
+/* unless: horizon that is known to be possible; nothing is scheduled, and the horizon stays 0, when
+ * the bound shows that it cannot be undercut. */
+static int schedule_one(
+    struct problem *p, bool all_paired, uint32_t unless, struct exchange_phase *ret,
+    struct err *err) {
     int rc = problem_make(p, all_paired, err);
     if (rc != 0) {
         return rc;
     }
-    *ret = (struct exchange_phase){.lower_bound = busiest_endpoint(p)};
+    *ret = (struct exchange_phase){.busiest = busiest_endpoint(p)};
+    ret->lower_bound = ret->busiest.items;
     p->latency_bound = latency_bound(p);
     ret->latency_bound = (uint32_t)p->latency_bound;
+    if (ret->latency_bound >= unless) {
+        return 0;
+    }
     if (p->options->switch_count > 0) {
         p->switches = arena_memdup(
             p->a, p->options->switches, p->options->switch_count * sizeof *p->options->switches);
@@ -566,14 +581,14 @@ int exchange_schedule_phase(
     struct exchange_phase best;
     struct problem p = {
         .transfers = transfers, .transfer_count = count, .options = options, .a = a};
-    rc = schedule_one(&p, false, &best, err);
+    rc = schedule_one(&p, options->widen, UINT32_MAX, &best, err);
     if (rc == 0 && options->try_paired && options->order == NULL && !options->list_order &&
         any_widens(transfers, count)) {
         struct exchange_phase wide;
         struct problem q = {
             .transfers = transfers, .transfer_count = count, .options = options, .a = a};
-        rc = schedule_one(&q, true, &wide, err);
-        if (rc == 0 && wide.horizon < best.horizon) {
+        rc = schedule_one(&q, true, best.horizon, &wide, err);
+        if (rc == 0 && wide.horizon != 0 && wide.horizon < best.horizon) {
             best = wide;
         }
     }

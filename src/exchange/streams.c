@@ -59,10 +59,12 @@ bool exchange_follows(const struct exchange_transfer *transfers, uint32_t i) {
     return i > 0 && same_ends(&transfers[i - 1], &transfers[i]) && runs_on(transfers, i - 1, i);
 }
 
-/* A tile among its own receivers must keep controls off its send starts (routes.c): alone. */
+/* Pairs keep source and format like others their source. The idle selection may not meet a pointer
+ * of theirs (6): what exchange_check() asks of one transfer holds for the last piece, and before
+ * others lie too many items. A tile among its own receivers must keep controls off its send starts (routes.c): alone. */
 static bool may_join(const struct grouping *g, uint32_t t) {
     const struct exchange_transfer *x = &g->p->transfers[t];
-    if (g->chained[t] || g->p->forms[t] == EXCHANGE_PAIRED) {
+    if (g->chained[t] || (g->p->forms[t] == EXCHANGE_PAIRED && x->words < WIDE_LEAST)) {
         return false;
     }
     for (uint32_t i = 0; i < x->dest_count; i++) {
@@ -80,7 +82,8 @@ static uint32_t find(const struct grouping *g, uint32_t t, uint32_t bucket) {
         return NONE;
     }
     for (uint32_t s = g->last[bucket]; s != NONE; s = g->older[s]) {
-        if (may_join(g, g->first[s]) && same_ends(&p->transfers[t], &p->transfers[g->first[s]])) {
+        if (may_join(g, g->first[s]) && p->forms[t] == p->forms[g->first[s]] &&
+            same_ends(&p->transfers[t], &p->transfers[g->first[s]])) {
             int32_t most =
                 p->transfers[t].dest_count == 1 ? STREAM_ITEMS_ONE : STREAM_ITEMS_SEVERAL;
             return g->items[s] + (int32_t)p->transfers[t].words <= most ? s : NONE;

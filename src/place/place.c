@@ -221,7 +221,8 @@ static int explain(struct placer *q, struct buffer_id failed, struct err *err) {
         list);
 }
 
-static void measure(struct placement *p) {
+static void measure(struct placement *p, struct arena *scratch) {
+    p->score = place_score(p, scratch);
     for (uint32_t i = 0; i < p->tg->buffer_count; i++) {
         struct buffer_id b = {i};
         uint32_t end = p->addr[i] + total_bytes(p, b);
@@ -230,14 +231,6 @@ static void measure(struct placement *p) {
                 end - p->options.data_base > p->peak0 ? end - p->options.data_base : p->peak0;
         } else {
             p->peak1 = end - TARGET_REGION1 > p->peak1 ? end - TARGET_REGION1 : p->peak1;
-        }
-        for (uint32_t k = p->pair_first[i]; k < p->pair_first[i + 1]; k++) {
-            uint32_t o = p->pairs[k].other.n;
-            if (!p->pairs[k].is_hard && o > i &&
-                place_share_unit(
-                    p->addr[i], p->tg->buffers[i].bytes, p->addr[o], p->tg->buffers[o].bytes)) {
-                p->pressure += (uint64_t)p->tg->buffers[i].bytes * p->tg->buffers[o].bytes;
-            }
         }
     }
 }
@@ -268,7 +261,7 @@ int place_build(
             return explain(&q, again, err);
         }
     }
-    measure(p);
+    measure(p, a);
     *ret = p;
     return 0;
 }

@@ -59,7 +59,8 @@ struct placement {
     uint32_t *tile_first;      /* by logical tile + 1: its range of by_tile */
     struct buffer_id *by_tile; /* buffers grouped by tile, ascending ids */
     uint32_t peak0, peak1;     /* highest used offset in each region over all tiles */
-    uint64_t pressure;         /* sum of sent x received bytes that share a unit */
+    uint64_t score; /* sum over tiles, phases and units of bytes sent from the unit x bytes
+                                * received into it: what may have to wait for one another */
 };
 
 /* -ERR_DOES_NOT_FIT names the physical tile, the class, the bytes and the largest buffers. */

@@ -9,4 +9,7 @@ void place_requirements(struct placement *p, struct arena *a);
 bool place_lives_overlap(const struct lower_buffer *a, const struct lower_buffer *b);
 bool place_share_unit(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes);
 
+/* score.c */
+uint64_t place_score(const struct placement *p, struct arena *scratch);
+
 #endif

@@ -3,8 +3,8 @@
 
 void place_print(const struct placement *p, FILE *out) {
     fprintf(
-        out, "placement region0=%u region1=%u pressure=%llu\n", p->peak0, p->peak1,
-        (unsigned long long)p->pressure);
+        out, "placement region0=%u region1=%u score=%llu\n", p->peak0, p->peak1,
+        (unsigned long long)p->score);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         if (p->tile_first[t] == p->tile_first[t + 1]) {
             continue;

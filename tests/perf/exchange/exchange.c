@@ -246,6 +246,7 @@ find(void *arg, const struct digest *structure, struct exchange_order *ret, bool
     }
     memcpy(ret->order, kept->order, kept->count * sizeof *ret->order);
     ret->horizon = kept->horizon;
+    ret->is_widened = kept->is_widened;
     *ret_is_stored = true;
     return true;
 }
@@ -256,6 +257,7 @@ static void keep(void *arg, const struct digest *structure, const struct exchang
     memcpy(kept->order, order->order, order->count * sizeof *kept->order);
     kept->count = order->count;
     kept->horizon = order->horizon;
+    kept->is_widened = order->is_widened;
 }
 
 static void measure(const struct phase *f) {
@@ -295,11 +297,12 @@ static void measure(const struct phase *f) {
         printf("%-16s %s\n", f->name, err.text);
     } else {
         printf(
-            "%-16s %7u %8llu %7u %7u %7u %7u %6.1f%% %7u %7.2f %7.2f %6zu%s%s\n", f->name, count,
+            "%-16s %7u %8llu %7u %7u %7u %7u %6.1f%% %7u %7.2f %7.2f %6zu%s%s%s\n", f->name, count,
             (unsigned long long)legs, phase.lower_bound, phase.latency_bound, order.horizon,
             phase.horizon, 100.0 * ((double)phase.horizon / (double)phase.latency_bound - 1.0),
             phase.max_row_bytes, searched - start, placed - searched, peak >> 20,
-            phase.used_trials ? " trials" : "", origin == EXCHANGE_REFUSED ? " refused" : "");
+            phase.used_trials ? " trials" : "", phase.is_widened ? " paired" : "",
+            origin == EXCHANGE_REFUSED ? " refused" : "");
     }
     fflush(stdout);
     arena_done(&a);
