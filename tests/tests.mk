@@ -10,6 +10,7 @@ TESTDEPS_exchange := sim
 TESTDEPS_daemon := package proto
 TESTOBJ_daemon := $(B)/daemon/config.o $(B)/daemon/bindings.o $(B)/daemon/peer.o
 TESTDEPS_repeat := lower
+TESTDEPS_trial := exchange
 TESTDEPS_patterns := emit device sim
 TESTOBJ_patterns := $(B)/tests/support/patterns.o
 TESTDEPS_faults := device sim

@@ -1,6 +1,7 @@
 /* What the passes say about the exchange, and the trial of another placement for its sake. */
 #include "compile/compile_internal.h"
 
+#include "exchange/trial.h"
 #include "runtime/runtime.h"
 
 /* One phase against what no order of its transfers can beat. Loss is what the horizon is longer;
@@ -50,61 +51,35 @@ void compile_report_exchange(struct compile_state *s, const struct exchange_plan
         (long long)(x->horizon_cycles - x->free_cycles), x->max_row_bytes);
 }
 
-/* Placement with the least score below the present one; NULL when there is none. */
-static struct placement *best_shift(struct compile_state *s) {
-    struct err ignored;
-    uint64_t least = s->placement->score;
-    uint32_t best = 0;
-    struct arena_mark mark = arena_mark(&s->arena);
-    for (uint32_t shift = 4096; shift < 2 * TARGET_ELEMENT_BYTES; shift += 4096) {
-        struct place_options options = compile_place_options(s->overflow_elements, shift);
-        struct placement *p;
-        if (place_build(s->tg, &options, &s->arena, &p, &ignored) == 0 && p->score < least) {
-            least = p->score;
-            best = shift;
-        }
-        arena_rewind(&s->arena, mark);
-    }
-    struct placement *ret = NULL;
-    struct place_options options = compile_place_options(s->overflow_elements, best);
-    return best != 0 && place_build(s->tg, &options, &s->arena, &ret, &ignored) == 0 ? ret : NULL;
-}
-
-/* The base of interleaved data moved inside its element pair, so that what is sent and what is
- * received in one phase meet less: the best by score is scheduled, and taken only if shorter. Not
- * worth a try when no phase is longer than without addresses. */
+/* The candidate is taken when it is shorter and code and rows have the room they had. */
 int compile_optimize_placement(struct compile_state *s, struct err *err) {
     (void)err;
-    if (s->exchange->horizon_cycles <= s->exchange->free_cycles) {
-        return 0;
-    }
-    struct placement *best = best_shift(s);
-    if (best == NULL) {
+    struct exchange_trial t;
+    exchange_try_placement(
+        s->placement, s->exchange, schedules_orders(s->schedules), &s->arena, &t);
+    if (!t.is_made) {
         return 0;
     }
     struct compile_state trial = *s; /* read only: arenas stay with s */
     struct err ignored;
-    trial.placement = best;
-    if (compile_build_exchange(s, best, &trial.exchange, &ignored) != 0) {
-        return 0;
-    }
+    trial.placement = t.placement;
+    trial.exchange = t.plan;
     struct emit_context c = compile_context(&trial);
-    bool accepted = trial.exchange->horizon_cycles < s->exchange->horizon_cycles &&
-                    emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
-    for (uint32_t t = 0; accepted && t < TARGET_TILES; t++) {
-        accepted = trial.layout->overflow_elements[t] <= s->overflow_elements[t];
+    bool accepted = t.is_shorter && emit_layout_build(&c, &s->arena, &trial.layout, &ignored) == 0;
+    for (uint32_t i = 0; accepted && i < TARGET_TILES; i++) {
+        accepted = trial.layout->overflow_elements[i] <= s->overflow_elements[i];
     }
     compile_event(
         s, "exchange.placement", "evaluated exchange placement finalist",
         "\"offset\":%u,\"baseline_score\":%llu,\"score\":%llu,\"baseline_cycles\":%llu,"
         "\"candidate_cycles\":%llu,\"row_bytes\":%u,\"row_capacity\":%u,\"accepted\":%s",
-        best->options.shift, (unsigned long long)s->placement->score,
-        (unsigned long long)best->score, (unsigned long long)s->exchange->horizon_cycles,
-        (unsigned long long)trial.exchange->horizon_cycles, trial.exchange->max_row_bytes,
+        t.placement->options.shift, (unsigned long long)s->placement->score,
+        (unsigned long long)t.placement->score, (unsigned long long)s->exchange->horizon_cycles,
+        (unsigned long long)t.plan->horizon_cycles, t.plan->max_row_bytes,
         RT_TEXT_LIMIT - (RT_TEXT_BASE + s->text->size), accepted ? "true" : "false");
     if (accepted) {
-        s->placement = best;
-        s->exchange = trial.exchange;
+        s->placement = t.placement;
+        s->exchange = t.plan;
         compile_report_exchange(s, s->exchange);
     }
     return 0;

@@ -265,6 +265,41 @@ START_TEST(relays_are_reused) {
 }
 END_TEST
 
+/* One tile to ten whole pairs: wide, from whatever store, and not when a piece is too short. */
+START_TEST(pairs_are_used_where_shorter) {
+    struct exchange_dest dests[20];
+    struct exchange_transfer t[4];
+    for (uint32_t words = 64; words <= 256; words *= 4) {
+        for (uint32_t i = 0; i < 20; i++) {
+            dests[i] = (struct exchange_dest){{(uint16_t)(10 + i)}, 0xA0000};
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            t[i] = (struct exchange_transfer){
+                .source = {0},
+                .source_addr = 0x60000 + 8192 * i,
+                .words = words,
+                .form = EXCHANGE_ABSOLUTE,
+                .dests = arena_memdup(&arena, dests, sizeof dests),
+                .dest_count = 20};
+            for (uint32_t k = 0; k < 20; k++) {
+                dests[k].addr += 0x2000;
+            }
+        }
+        struct schedules *s = schedules_open(NULL, COMPILER);
+        enum exchange_origin origin;
+        struct exchange_phase bare = schedule(t, 4, NULL, &origin);
+        for (int i = 0; i < 2; i++) { /* made and kept, then found */
+            struct exchange_phase phase = schedule(t, 4, schedules_orders(s), &origin);
+            ck_assert(same_phase(&bare, &phase));
+            ck_assert_int_eq(phase.is_widened, words >= 128);
+            ck_assert_uint_lt(phase.horizon, words >= 128 ? 3 * words + 110 : 5 * words + 110);
+            ck_assert_uint_eq(phase.horizon, phase.latency_bound);
+        }
+        schedules_close(s);
+    }
+}
+END_TEST
+
 /* Two tiles that send and receive at the same time inside one memory element each: without
  * addresses that goes at once, with them one must wait. */
 START_TEST(addresses_may_refuse_an_order) {
@@ -634,6 +669,7 @@ int main(void) {
     tcase_add_test(tc, illegal_and_long_orders_are_refused);
     tcase_add_test(tc, relays_are_reused);
     tcase_add_test(tc, addresses_may_refuse_an_order);
+    tcase_add_test(tc, pairs_are_used_where_shorter);
     tcase_add_test(tc, stored_orders_come_back);
     tcase_add_test(tc, damage_never_gives_a_wrong_order);
     tcase_add_test(tc, wrong_rows_count_as_absent);
