@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Model documents of known workloads, all data from generators.
 
-    generate.py vit-small                 the small vision transformer: 28 x 28, 46 operations
+    generate.py vit-small [--layers N]    the small vision transformer: 28 x 28, 46 operations
     generate.py vit-small-affine          the same with scales and biases that matter
     generate.py so400m [--layers N]       So400m/14 at 378 x 378: 729 tokens of width 1152
     generate.py mlp                       729 x 1152 x 4304 x 1152, Gelu between, no biases
@@ -9,8 +9,9 @@
                                           16 heads x 729 tokens x 72 with three projections
     generate.py gemm [--size N]           N x N x N, 4096 unless told; input of deviation 0.5
 
-Prints model.json. gemm-stream/model.json is `gemm --size 1024`: on 24 tiles its operands fit only
-in chunks. The stored vit-small/model.json and vit-small-affine/model.json are made with
+Any of them: --prefix NAME before all names, --first-seed N of the tensors. Prints model.json.
+gemm-stream/model.json is `gemm --size 1024`: on 24 tiles its operands fit only in chunks. The stored
+vit-small/model.json and vit-small-affine/model.json are made with
 
     for m in vit-small vit-small-affine; do ./generate.py $m > $m/model.json; done
 
@@ -25,7 +26,10 @@ import math
 
 
 class Model:
-    """Collects tensors and nodes; every tensor gets the next seed."""
+    """Collects tensors and nodes; every tensor gets the next seed. `prefix` goes before all names
+    when the model is printed, `first_seed` to the first tensor."""
+
+    prefix, first_seed = "", 1
 
     def __init__(self):
         self.inputs, self.initializers, self.nodes = [], [], []
@@ -35,7 +39,7 @@ class Model:
         if scale == 0:
             generator = {"kind": "constant", "value": offset}
         else:
-            seed = len(self.inputs) + len(self.initializers) + 1
+            seed = len(self.inputs) + len(self.initializers) + self.first_seed
             generator = {"kind": "normal", "seed": seed, "scale": scale}
             if offset != 0:
                 generator["offset"] = offset
@@ -65,9 +69,17 @@ class Model:
         self.shapes[output] = shape
         return output
 
+    def rename(self, name):
+        return self.prefix + name if name else name
+
     def print(self, *outputs):
+        for item in self.inputs + self.initializers + self.nodes:
+            item["name"] = self.rename(item["name"])
+        for node in self.nodes:
+            for key in ("inputs", "outputs"):
+                node[key] = [self.rename(name) for name in node[key]]
         lists = [("inputs", self.inputs), ("initializers", self.initializers),
-                 ("nodes", self.nodes), ("outputs", list(outputs))]
+                 ("nodes", self.nodes), ("outputs", [self.rename(name) for name in outputs])]
         print("{")
         for key, items in lists:
             body = ",\n".join("  " + json.dumps(item) for item in items)
@@ -206,7 +218,10 @@ def main():
     parser.add_argument("--tokens", type=int, default=729)
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--head-size", type=int, default=72)
+    parser.add_argument("--prefix", default="", help="goes before all names")
+    parser.add_argument("--first-seed", type=int, default=1, help="of the tensors")
     args = parser.parse_args()
+    Model.prefix, Model.first_seed = args.prefix, args.first_seed
     if args.workload == "so400m":
         vit(729, 1152, 16, 4304, args.layers)
     elif args.workload.startswith("vit-small"):
