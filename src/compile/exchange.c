@@ -56,7 +56,7 @@ int compile_optimize_placement(struct compile_state *s, struct err *err) {
     (void)err;
     struct exchange_trial t;
     exchange_try_placement(
-        s->placement, s->exchange, schedules_orders(s->schedules), &s->arena, &t);
+        s->placement, s->exchange, schedules_orders(s->schedules), &s->arena, &s->scratch, &t);
     if (!t.is_made) {
         return 0;
     }

@@ -78,7 +78,8 @@ static void print_lower_mid(struct compile_state *s, FILE *out) {
 int compile_build_exchange(
     struct compile_state *s, const struct placement *p, struct exchange_plan **ret,
     struct err *err) {
-    return exchange_build_known(p, schedules_orders(s->schedules), &s->arena, ret, err);
+    return exchange_build_known(
+        p, schedules_orders(s->schedules), &s->arena, &s->scratch, ret, err);
 }
 
 /* Lowers, places and schedules one finalist. */
@@ -113,8 +114,10 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
         struct placement *place;
         struct exchange_plan *exchange;
         struct err own = {0};
+        struct arena_mark mark = arena_mark(&s->arena);
         if (schedule_finalist(s, p, &tg, &place, &exchange, &own) != 0) {
             first = first.code == 0 ? own : first;
+            arena_rewind(&s->arena, mark);
             compile_event(
                 s, "plan.refused", "refused operator-plan finalist",
                 "\"finalist\":%u,\"code\":\"%s\"", i, err_name(own.code));
@@ -134,6 +137,8 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
             s->placement = place;
             s->exchange = exchange;
             s->result->selected = i;
+        } else {
+            arena_rewind(&s->arena, mark);
         }
     }
     if (best == UINT64_MAX) {

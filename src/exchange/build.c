@@ -1,9 +1,6 @@
 /* Adapter between placed moves and the phase scheduler: see build.h. */
 #include "exchange/build.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static uint32_t cut_count(const struct lower_move *m) {
     return (m->words + EXCHANGE_MAX_ITEMS - 1) / EXCHANGE_MAX_ITEMS;
 }
@@ -32,76 +29,41 @@ static void add_transfers(
     }
 }
 
-/* Arrays of a phase one after the other in a block. */
-struct packing {
-    uint8_t *block; /* NULL: only counts */
-    size_t at;
-};
-
-static size_t pack(struct packing *p, const void *from, size_t bytes) {
-    size_t at = p->at;
-    if (p->block != NULL && bytes > 0) {
-        memcpy(p->block + at, from, bytes);
+/* Copies what outlives the search. */
+static void
+keep_phase(struct exchange_level *level, const struct exchange_phase *x, struct arena *a) {
+    struct exchange_phase *phase = &level->phase;
+    uint32_t count = level->transfer_count;
+    *phase = *x;
+    phase->order = NULL;
+    phase->placed = arena_memdup(a, x->placed, count * sizeof *x->placed);
+    phase->forms = arena_memdup(a, x->forms, count * sizeof *x->forms);
+    phase->rows = arena_memdup(a, x->rows, x->row_count * sizeof *x->rows);
+    for (uint32_t i = 0; i < x->row_count; i++) {
+        struct exchange_row *row = &phase->rows[i];
+        row->words = arena_memdup(a, row->words, row->word_count * sizeof *row->words);
     }
-    p->at += (bytes + 15) & ~(size_t)15;
-    return at;
 }
 
-/* Copies what `x` points to; *x then points into a block that will lie at `base`. */
-static size_t
-pack_phase(struct packing *p, struct exchange_phase *x, uint32_t transfers, uint8_t *base) {
-    const struct exchange_phase from = *x;
-    size_t rows = pack(p, from.rows, from.row_count * sizeof *from.rows);
-    size_t placed = pack(p, from.placed, transfers * sizeof *from.placed);
-    size_t order = pack(p, from.order, transfers * sizeof *from.order);
-    size_t forms = pack(p, from.forms, transfers * sizeof *from.forms);
-    size_t switches = pack(p, from.switches, from.switch_count * sizeof *from.switches);
-    struct exchange_row *copies =
-        p->block != NULL ? (struct exchange_row *)(void *)(p->block + rows) : NULL;
-    for (uint32_t i = 0; i < from.row_count; i++) {
-        size_t words = pack(p, from.rows[i].words, from.rows[i].word_count * sizeof(uint32_t));
-        if (copies != NULL) {
-            copies[i].words = (uint32_t *)(void *)(base + words);
-        }
+static int build_level(
+    struct exchange_level *level, const struct exchange_orders *known, struct arena *a,
+    struct arena *scratch, struct err *err) {
+    struct arena_mark mark = arena_mark(scratch);
+    struct exchange_phase phase;
+    int rc = exchange_reuse_phase(
+        level->transfers, level->transfer_count, known, scratch, &phase, &level->origin, err);
+    if (rc == 0) {
+        keep_phase(level, &phase, a);
     }
-    if (p->block != NULL) {
-        x->rows = (struct exchange_row *)(void *)(base + rows);
-        x->placed = (struct exchange_placed *)(void *)(base + placed);
-        x->order = (uint32_t *)(void *)(base + order);
-        x->forms = (enum exchange_form *)(void *)(base + forms);
-        x->switches =
-            from.switch_count > 0 ? (struct exchange_switch *)(void *)(base + switches) : NULL;
+    if (scratch != a) {
+        arena_rewind(scratch, mark);
     }
-    return p->at;
-}
-
-/* Gives back what the scheduler took beside its result: the arena is rewound to `mark` and holds
- * the result alone. No allocation here may jump, for the copy in between is not the arena's. */
-static int keep_result(
-    struct exchange_phase *x, uint32_t transfers, struct arena *a, struct arena_mark mark,
-    struct err *err) {
-    struct packing p = {0};
-    size_t bytes = pack_phase(&p, x, transfers, NULL);
-    p = (struct packing){.block = malloc(bytes + 1)};
-    if (p.block == NULL) {
-        return err_set(err, ERR_NOMEM, "no memory for a phase of %zu bytes", bytes);
-    }
-    struct exchange_phase copy = *x;
-    pack_phase(&p, &copy, transfers, p.block);
-    arena_rewind(a, mark);
-    uint8_t *base = arena_try_alloc(a, bytes, 16);
-    if (base != NULL) {
-        struct packing last = {.block = base};
-        pack_phase(&last, &copy, transfers, base);
-        *x = copy;
-    }
-    free(p.block);
-    return base != NULL ? 0 : err_set(err, ERR_NOMEM, "no memory for a phase of %zu bytes", bytes);
+    return rc;
 }
 
 int exchange_build_known(
     const struct placement *p, const struct exchange_orders *known, struct arena *a,
-    struct exchange_plan **ret, struct err *err) {
+    struct arena *scratch, struct exchange_plan **ret, struct err *err) {
     const struct tile_graph *tg = p->tg;
     struct exchange_plan *x = ARENA_NEW(a, struct exchange_plan);
     x->placement = p;
@@ -121,11 +83,7 @@ int exchange_build_known(
         for (uint32_t m = 0; m < l->move_count; m++) {
             add_transfers(level, p, &tg->moves[l->move_first + m], a);
         }
-        struct arena_mark mark = arena_mark(a);
-        int rc = exchange_reuse_phase(
-            level->transfers, count, known, a, &level->phase, &level->origin, err);
-        rc = rc == 0 ? keep_result(&level->phase, count, a, mark, err) : rc;
-        if (rc != 0) {
+        if (build_level(level, known, a, scratch, err) != 0) {
             return err_wrap(err, "exchange of level %u", i);
         }
         uint32_t turns = lower_level_turns(tg, i);
@@ -144,7 +102,7 @@ int exchange_build_known(
 
 int exchange_build(
     const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err) {
-    return exchange_build_known(p, NULL, a, ret, err);
+    return exchange_build_known(p, NULL, a, a, ret, err);
 }
 
 const struct exchange_row *

@@ -14,8 +14,8 @@
 
 struct exchange_level {
     struct exchange_transfer *transfers;
-    uint32_t transfer_count; /* 0: no exchange at this level */
-    struct exchange_phase phase;
+    uint32_t transfer_count;     /* 0: no exchange at this level */
+    struct exchange_phase phase; /* without its order */
     enum exchange_origin origin; /* of the phase's order */
 };
 
@@ -32,10 +32,11 @@ struct exchange_plan {
 };
 
 /* Orders are looked up in `known` and new ones are given to it; NULL = none are kept. The plan does
- * not depend on what is known (reuse.h). */
+ * not depend on what is known (reuse.h). It lies in `a`; `scratch`, another arena or the same, is
+ * rewound after each phase when it is another: a search needs many times the room of its rows. */
 int exchange_build_known(
     const struct placement *p, const struct exchange_orders *known, struct arena *a,
-    struct exchange_plan **ret, struct err *err);
+    struct arena *scratch, struct exchange_plan **ret, struct err *err);
 int exchange_build(
     const struct placement *p, struct arena *a, struct exchange_plan **ret, struct err *err);
 int exchange_plan_verify(const struct exchange_plan *x, struct arena *scratch, struct err *err);

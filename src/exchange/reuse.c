@@ -115,12 +115,16 @@ static int materialise(
     struct exchange_options options = *given;
     options.widen = order->is_widened;
     struct exchange_phase bare, early;
+    struct exchange_placed *least = ARENA_ARRAY(a, struct exchange_placed, count);
+    struct arena_mark mark = arena_mark(a);
     int rc = free_phase(transfers, count, &options, order->order, a, &bare, err);
     if (rc != 0) {
         return rc;
     }
+    memcpy(least, bare.placed, count * sizeof *least);
+    arena_rewind(a, mark); /* but for bare's numbers */
     options.order = order->order;
-    options.least = bare.placed;
+    options.least = least;
     rc = exchange_schedule_phase(transfers, count, &options, a, ret, err);
     if (rc == 0 && ret->horizon > ret->latency_bound &&
         (ret->horizon > bare.horizon || count <= EARLY_MOST)) {

@@ -27,14 +27,14 @@ static struct placement *best_placement(const struct placement *p, struct arena 
 
 void exchange_try_placement(
     const struct placement *p, const struct exchange_plan *x, const struct exchange_orders *known,
-    struct arena *a, struct exchange_trial *ret) {
+    struct arena *a, struct arena *scratch, struct exchange_trial *ret) {
     *ret = (struct exchange_trial){0};
     if (x->horizon_cycles <= x->free_cycles || p->score == 0) {
         return;
     }
     struct err ignored;
     struct placement *best = best_placement(p, a);
-    if (best == NULL || exchange_build_known(best, known, a, &ret->plan, &ignored) != 0) {
+    if (best == NULL || exchange_build_known(best, known, a, scratch, &ret->plan, &ignored) != 0) {
         return;
     }
     ret->is_made = true;

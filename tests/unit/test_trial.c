@@ -63,7 +63,7 @@ try(const struct tile_graph *tg, struct placement **ret_p, struct exchange_plan 
     int rc = place_build(tg, &o, &arena, ret_p, &err);
     rc = rc == 0 ? exchange_build(*ret_p, &arena, ret_x, &err) : rc;
     ck_assert_msg(rc == 0, "%s", err.text);
-    exchange_try_placement(*ret_p, *ret_x, NULL, &arena, &trial);
+    exchange_try_placement(*ret_p, *ret_x, NULL, &arena, &arena, &trial);
     return trial;
 }
 
