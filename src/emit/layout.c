@@ -1,8 +1,11 @@
 /* Where programs and rows go. On each tile: the program, then its rows by level, each 8-aligned,
  * into what the text leaves of element 0; from the first that does not fit on, into elements from
  * RT_DATA0, which data then does not get. Descriptors that do not fit the tables' area follow in
- * elements of their own. Idle tiles all have the same program. */
+ * elements of their own. Rows of a tile that are equal word for word, as those of equal layers
+ * whose data lies at the same addresses, are stored once. Idle tiles all have the same program. */
 #include "emit/emit_internal.h"
+
+#include <string.h>
 
 static uint32_t even_bytes(uint32_t words) {
     return (4 * words + 7) & ~7u;
@@ -26,6 +29,20 @@ static uint32_t take(struct cursor *at, uint32_t bytes) {
         at->more += bytes;
     }
     return addr;
+}
+
+/* Level of an earlier row with the same words: it serves both. `level` itself when there is none.
+ * rows: those of the tile so far, NULL where there is none. */
+static uint32_t equal_row(const struct exchange_row *const *rows, uint32_t level) {
+    const struct exchange_row *row = rows[level];
+    for (uint32_t i = 0; i < level; i++) {
+        const struct exchange_row *other = rows[i];
+        if (other != NULL && other->word_count == row->word_count &&
+            memcmp(other->words, row->words, row->word_count * sizeof *row->words) == 0) {
+            return i;
+        }
+    }
+    return level;
 }
 
 static int layout_tile(
@@ -53,12 +70,16 @@ static int layout_tile(
     x->program = take(&at, bytes);
     l->max_program_bytes = bytes > l->max_program_bytes ? bytes : l->max_program_bytes;
     uint32_t row_bytes = 0;
+    const struct exchange_row **rows =
+        ARENA_ARRAY(a, const struct exchange_row *, c->tg->level_count);
     for (uint32_t level = 0; level < c->tg->level_count; level++) {
-        const struct exchange_row *row =
-            exchange_plan_row(c->exchange, level, (struct logical_tile){(uint16_t)t});
-        if (row != NULL) {
-            x->row[level] = take(&at, even_bytes(row->word_count));
-            row_bytes += even_bytes(row->word_count);
+        rows[level] = exchange_plan_row(c->exchange, level, (struct logical_tile){(uint16_t)t});
+        uint32_t same = rows[level] != NULL ? equal_row(rows, level) : level;
+        if (same < level) {
+            x->row[level] = x->row[same];
+        } else if (rows[level] != NULL) {
+            x->row[level] = take(&at, even_bytes(rows[level]->word_count));
+            row_bytes += even_bytes(rows[level]->word_count);
         }
     }
     l->max_row_bytes = row_bytes > l->max_row_bytes ? row_bytes : l->max_row_bytes;
@@ -80,10 +101,11 @@ static int layout_tile(
     if (elements > EMIT_MAX_OVERFLOW) {
         return err_set(
             err, ERR_DOES_NOT_FIT,
-            "tile %u (logical %u): program of %u bytes, exchange rows of %u bytes and tables of %u "
-            "bytes need %u elements beside the first two, at most %u",
-            target_physical(tile).n, t, 4 * x->program_words, row_bytes, bytes, elements,
-            EMIT_MAX_OVERFLOW);
+            "tile %u (logical %u): exchange rows need %u bytes, beside a program of %u bytes and "
+            "tables "
+            "of %u; all that takes %u elements of %u bytes behind the first two, limit %u",
+            target_physical(tile).n, t, row_bytes, 4 * x->program_words, bytes, elements,
+            TARGET_ELEMENT_BYTES, EMIT_MAX_OVERFLOW);
     }
     l->overflow_elements[t] = (uint8_t)elements;
     return 0;

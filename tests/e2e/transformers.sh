@@ -36,6 +36,14 @@ count() {
     field "d[\"report\"][\"compile\"][\"summary\"][\"schedules\"][\"$1\"]" <<<"$report"
 }
 
+# Bytes of exchange rows on the fullest tile.
+table() {
+    local id
+    id=$(field 'd["id"]' <<<"$report")
+    api "/v1/jobs/$id/events?follow=1" |
+        sed -n 's/.*"exchange_table_bytes": *\([0-9]*\).*/\1/p' | head -n 1
+}
+
 digest() {
     field 'd["report"]["compile"]["digest"]' <<<"$report"
 }
@@ -49,10 +57,15 @@ stop
 rm -r "$work/state"
 start
 compile two "empty store"
+bytes=$(table)
+phases=$(of exchange_phases)
 compile three "store filled by two layers"
 is "one digest whatever the store" "$wanted" "$(digest)"
 is "the second finds most of its phases" true \
     "$([ "$(count replayed)" -gt "$((alone / 2))" ] && echo true)"
+echo "exchange rows: $bytes bytes for $phases phases, $(table) for $(of exchange_phases)"
+is "rows of equal layers are stored once" true \
+    "$([ $(($(table) * phases)) -lt $((bytes * $(of exchange_phases) * 9 / 10)) ] && echo true)"
 compile three "store filled by itself"
 is "one digest from its own store" "$wanted" "$(digest)"
 is "nothing is left to schedule" 0 "$(count scheduled)"
