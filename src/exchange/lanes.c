@@ -15,6 +15,9 @@
 static size_t control_at(const struct lane *l, int32_t event) {
     size_t low = 0;
     size_t high = l->controls.len;
+    if (high == 0 || l->controls.data[high - 1].event < event) {
+        return high;
+    }
     while (low < high) {
         size_t mid = (low + high) / 2;
         if (l->controls.data[mid].event < event) {
@@ -30,6 +33,9 @@ static size_t control_at(const struct lane *l, int32_t event) {
 static size_t send_after(const struct lane *l, int32_t event) {
     size_t low = 0;
     size_t high = l->sends.len;
+    if (high == 0 || l->sends.data[high - 1].end <= event) {
+        return high;
+    }
     while (low < high) {
         size_t mid = (low + high) / 2;
         if (l->sends.data[mid].end <= event) {

@@ -14,8 +14,9 @@
 #include <string.h>
 
 #define WINDOW_WIDE   32
-#define WINDOW_NARROW 16   /* for large phases */
-#define SEARCH_LEGS   8192 /* larger phases get few rounds */
+#define WINDOW_NARROW 16     /* for large phases */
+#define SEARCH_LEGS   8192   /* larger phases get few rounds, */
+#define MANY_LEGS     131072 /* and those one */
 
 struct entry {
     int64_t score; /* less is sooner */
@@ -270,7 +271,7 @@ static struct effort effort_of(const struct problem *p) {
     if (legs <= SEARCH_LEGS) {
         return (struct effort){4, 4};
     }
-    return (struct effort){legs <= 131072 ? 2 : 1, legs <= 32768 ? 2 : 0};
+    return (struct effort){legs <= MANY_LEGS ? 2 : 1, legs <= 32768 ? 2 : 0};
 }
 
 /* Lanes that end in the last eighth get more weight, the later the more. */
@@ -318,7 +319,9 @@ static void place(struct problem *p, const uint32_t *order) {
 
 /* Near enough to the bound that a large phase need not be searched further. */
 static int32_t good_enough(const struct problem *p) {
-    return p->latency_bound + (legs_of(p) > SEARCH_LEGS ? p->latency_bound / 64 : 0);
+    uint32_t legs = legs_of(p);
+    int32_t part = legs > MANY_LEGS ? 32 : 64;
+    return p->latency_bound + (legs > SEARCH_LEGS ? p->latency_bound / part : 0);
 }
 
 void order_choose(struct problem *p, uint32_t *order) {
