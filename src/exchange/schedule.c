@@ -515,11 +515,8 @@ static void list_placed(struct problem *p, const uint32_t *order, struct exchang
     }
 }
 
-/* unless: horizon that is known to be possible; nothing is scheduled, and the horizon stays 0, when
- * the bound shows that it cannot be undercut. */
-static int schedule_one(
-    struct problem *p, bool all_paired, uint32_t unless, struct exchange_phase *ret,
-    struct err *err) {
+/* Problem and bounds; nothing is placed yet. */
+static int begin(struct problem *p, bool all_paired, struct exchange_phase *ret, struct err *err) {
     int rc = problem_make(p, all_paired, err);
     if (rc != 0) {
         return rc;
@@ -528,9 +525,10 @@ static int schedule_one(
     ret->lower_bound = ret->busiest.items;
     p->latency_bound = latency_bound(p);
     ret->latency_bound = (uint32_t)p->latency_bound;
-    if (ret->latency_bound >= unless) {
-        return 0;
-    }
+    return 0;
+}
+
+static int finish(struct problem *p, struct exchange_phase *ret, struct err *err) {
     if (p->options->switch_count > 0) {
         p->switches = arena_memdup(
             p->a, p->options->switches, p->options->switch_count * sizeof *p->options->switches);
@@ -567,6 +565,26 @@ static bool any_widens(const struct exchange_transfer *transfers, uint32_t count
     return false;
 }
 
+/* The one with the lower bound first; the other only where its bound leaves a gain. Ordinary forms
+ * win a tie. */
+static int finish_shorter(
+    struct problem *p, struct problem *q, struct exchange_phase *ordinary,
+    struct exchange_phase *wide, struct err *err) {
+    bool wide_first = wide->latency_bound < ordinary->latency_bound;
+    struct exchange_phase *first = wide_first ? wide : ordinary;
+    struct exchange_phase *second = wide_first ? ordinary : wide;
+    int rc = finish(wide_first ? q : p, first, err);
+    if (rc == 0 && second->latency_bound < first->horizon + wide_first) {
+        rc = finish(wide_first ? p : q, second, err);
+    } else {
+        second->horizon = UINT32_MAX;
+    }
+    if (rc == 0 && wide->horizon < ordinary->horizon) {
+        *ordinary = *wide;
+    }
+    return rc;
+}
+
 int exchange_schedule_phase(
     const struct exchange_transfer *transfers, uint32_t count,
     const struct exchange_options *options, struct arena *a, struct exchange_phase *ret,
@@ -578,22 +596,16 @@ int exchange_schedule_phase(
     if (rc != 0) {
         return rc;
     }
-    struct exchange_phase best;
     struct problem p = {
         .transfers = transfers, .transfer_count = count, .options = options, .a = a};
-    rc = schedule_one(&p, options->widen, UINT32_MAX, &best, err);
-    if (rc == 0 && options->try_paired && options->order == NULL && !options->list_order &&
-        any_widens(transfers, count)) {
-        struct exchange_phase wide;
-        struct problem q = {
-            .transfers = transfers, .transfer_count = count, .options = options, .a = a};
-        rc = schedule_one(&q, true, best.horizon, &wide, err);
-        if (rc == 0 && wide.horizon != 0 && wide.horizon < best.horizon) {
-            best = wide;
-        }
+    rc = begin(&p, options->widen, ret, err);
+    if (rc != 0 || !options->try_paired || options->order != NULL || options->list_order ||
+        !any_widens(transfers, count)) {
+        return rc != 0 ? rc : finish(&p, ret, err);
     }
-    if (rc == 0) {
-        *ret = best;
-    }
-    return rc;
+    struct problem q = {
+        .transfers = transfers, .transfer_count = count, .options = options, .a = a};
+    struct exchange_phase wide;
+    rc = begin(&q, true, &wide, err);
+    return rc != 0 ? rc : finish_shorter(&p, &q, ret, &wide, err);
 }
