@@ -1,10 +1,14 @@
 /* First fit, tile by tile: see place.h. For one buffer the blocked intervals of a region are
  * collected from all buffers placed before that live with it or conflict with it, sorted, and the
- * lowest gap that holds payload and tail is taken. */
+ * lowest gap that holds payload and tail is taken; on nearly full tiles the smallest one. */
 #include "place/place_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define WAYS                                                                                       \
+    8 /* to place a tile, until one works: by birth or size, lowest or smallest gap, usual or
+                * other region first */
 
 struct interval {
     uint32_t first, last; /* exclusive */
@@ -14,7 +18,9 @@ struct placer {
     struct placement *p;
     struct interval *blocked; /* room for the largest tile */
     struct buffer_id *order;
-    bool *is_placed; /* by buffer */
+    bool *is_placed;  /* by buffer */
+    bool is_smallest; /* gaps are taken by how well they fit */
+    bool is_swapped;  /* what may lie anywhere is tried in its other region first */
 };
 
 struct order_key {
@@ -82,20 +88,31 @@ static uint32_t collect_blocked(struct placer *q, struct buffer_id b, bool with_
     return count;
 }
 
-/* Lowest address in [lo, hi) with (address + offset) aligned; 0 when there is none. */
-static uint32_t find_gap(
-    const struct interval *blocked, uint32_t count, uint32_t lo, uint32_t hi, uint32_t bytes,
-    uint32_t align, uint32_t offset) {
-    uint32_t at = round_up(lo + offset, align) - offset;
-    for (uint32_t i = 0; i < count; i++) {
-        if (blocked[i].first >= at + bytes) {
-            break;
+struct fit { /* where a buffer may go in a region */
+    uint32_t lo, hi, bytes, align;
+    uint32_t offset;  /* address + offset is aligned */
+    bool is_smallest; /* in the gap that it fills best, else the lowest */
+};
+
+/* 0 when there is none. Gaps are what the sorted intervals leave of [lo, hi). */
+static uint32_t find_gap(const struct interval *blocked, uint32_t count, const struct fit *f) {
+    uint32_t best = 0, best_room = UINT32_MAX;
+    uint32_t from = f->lo;
+    for (uint32_t i = 0; i <= count; i++) {
+        uint32_t end = i < count && blocked[i].first < f->hi ? blocked[i].first : f->hi;
+        uint32_t at = round_up(from + f->offset, f->align) - f->offset;
+        if (at >= from && at <= end && f->bytes <= end - at && end - from < best_room) {
+            best = at;
+            best_room = end - from;
+            if (!f->is_smallest) {
+                break;
+            }
         }
-        if (blocked[i].last > at) {
-            at = round_up(blocked[i].last + offset, align) - offset;
+        if (i < count && blocked[i].last > from) {
+            from = blocked[i].last;
         }
     }
-    return at >= lo && at <= hi && bytes <= hi - at ? at : 0;
+    return best;
 }
 
 static void region_range(
@@ -115,17 +132,20 @@ static void region_range(
 static bool try_region(struct placer *q, struct buffer_id b, int region, uint32_t count) {
     struct placement *p = q->p;
     const struct lower_buffer *x = &p->tg->buffers[b.n];
-    uint32_t lo, hi;
-    region_range(p, x, region, &lo, &hi);
-    uint32_t bytes = total_bytes(p, b);
+    struct fit f = {.bytes = total_bytes(p, b), .is_smallest = q->is_smallest};
+    region_range(p, x, region, &f.lo, &f.hi);
     uint32_t at = 0;
     if (x->split_at != 0) { /* what is sent and what is received in different units, if it fits */
         uint32_t unit = region == 1 ? 2 * TARGET_ELEMENT_BYTES : TARGET_ELEMENT_BYTES;
-        at = find_gap(q->blocked, count, lo, hi, bytes, unit, x->split_at);
+        f.align = unit;
+        f.offset = x->split_at;
+        at = find_gap(q->blocked, count, &f);
         at = at % p->need[b.n].align != 0 ? 0 : at;
     }
     if (at == 0) {
-        at = find_gap(q->blocked, count, lo, hi, bytes, p->need[b.n].align, 0);
+        f.align = p->need[b.n].align;
+        f.offset = 0;
+        at = find_gap(q->blocked, count, &f);
     }
     if (at == 0) {
         return false;
@@ -139,6 +159,7 @@ static bool place_buffer(struct placer *q, struct buffer_id b) {
     enum kernel_memory memory = q->p->need[b.n].memory;
     enum buffer_kind kind = q->p->tg->buffers[b.n].kind;
     int first = memory == MEMORY_REGION1 || kind == BUFFER_PARTIAL ? 1 : 0;
+    first = q->is_swapped && memory == MEMORY_ANY ? 1 - first : first;
     for (int soft = 1; soft >= 0; soft--) {
         uint32_t count = collect_blocked(q, b, soft == 1);
         if (try_region(q, b, first, count) ||
@@ -256,9 +277,15 @@ int place_build(
     q.blocked = ARENA_ARRAY(a, struct interval, most);
     q.is_placed = ARENA_ARRAY(a, bool, tg->buffer_count);
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
-        struct buffer_id failed = NO_BUFFER, again = NO_BUFFER;
-        if (!place_tile(&q, t, false, a, &failed) && !place_tile(&q, t, true, a, &again)) {
-            return explain(&q, again, err);
+        struct buffer_id failed = NO_BUFFER;
+        bool good = false;
+        for (uint32_t way = 0; way < WAYS && !good; way++) {
+            q.is_smallest = (way & 2) != 0;
+            q.is_swapped = (way & 4) != 0;
+            good = place_tile(&q, t, way % 2 == 1, a, &failed);
+        }
+        if (!good) {
+            return explain(&q, failed, err);
         }
     }
     measure(p, a);

@@ -12,7 +12,8 @@
  * received in one phase are kept apart where there is room: their windows need not wait for each
  * other then (exchange fact sheet 4.3).
  *
- * First fit by (birth, death, size); a tile that fails is tried again by size. Both are finite.
+ * First fit by (birth, death, size); a tile that fails is tried again by size, then both once more
+ * with the gap that each buffer fills best, then all that with the other region first.
  *
  * Invariants, checked by place_verify(): (1) live buffers never overlap, tails included; (2)
  * alignment, region and range as the kernels say; (3) conflicting buffers share no unit; (4)
