@@ -64,6 +64,7 @@ static void put_shard(struct pattern *p, uint32_t value, uint32_t tile, struct b
         .value = {value},
         .matrix_columns = 16 * p->panels,
         .unit = 16 * p->panels,
+        .quads = 4,
         .row_first = tile,
         .row_last = tile + 1,
         .runs = {{0, p->panels}},

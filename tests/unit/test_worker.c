@@ -267,10 +267,9 @@ static const struct {
      "'model':{'initializers':[{'name':'w','dtype':'float16','shape':[1],"
      "'file':'w.st'}]}}",
      ERR_MISSING, "/model/initializers/0/file"},
-    {"{'kind':'compile','model':{'inputs':[{'name':'x','dtype':'float16','shape':[3,4]}],'nodes':["
-     "{'op_type':'Softmax','inputs':['x'],'outputs':['y'],'attributes':{'axis':0}}],"
-     "'outputs':['y']}}",
-     ERR_UNSUPPORTED_OP, "/model/nodes/0"},
+    {"{'kind':'compile','model':{'inputs':[{'name':'x','dtype':'int32','shape':[3,4]}],'nodes':["
+     "{'op_type':'Add','inputs':['x','x'],'outputs':['y']}],'outputs':['y']}}",
+     ERR_DTYPE, "/model/nodes/0"},
     {"{'kind':'reference','model':{}}", ERR_BAD_JOB, "/check"},
     {"{'kind':'verify'}", ERR_BAD_JOB, "/package"},
     {"{'kind':'verify','package':'../x'}", ERR_BAD_JOB, "/package"},
