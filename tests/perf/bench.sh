@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 tests/perf/repeat.sh "$build"
 
 work=$(mktemp -d)
-for model in mlp so400m gemm; do
+for model in mlp attention so400m gemm; do
     /usr/bin/python3 tests/models/generate.py "$model" >"$work/$model.json"
 done
 "$build/tests/perf/bench" workloads "$work"

@@ -31,6 +31,7 @@ static const struct workload workloads[] = {
     {"mlp", true, 172236, 200000, 2 * TOKENS *WIDTH *HIDDEN},
     {"mlp", false, 0, 0, 2 * TOKENS *WIDTH *HIDDEN},
     {"gemm", true, 2262696, 1300000, 4096.0 * 4096.0 * 4096.0},
+    {"attention", true, 195096, 230000, TOKENS *WIDTH *(3 * WIDTH + 2 * TOKENS)},
     {"so400m", true, 0, 800000, LAYER},
 };
 
@@ -65,7 +66,7 @@ static void print_row(const struct workload *w, const struct pipeline_result *r)
         cpu_ms += c->passes[i].cpu_ms;
     }
     printf(
-        "  %-7s %s %9llu %9llu %9llu", w->name, w->accumulate_f16 ? "f16" : "f32",
+        "  %-9s %s %9llu %9llu %9llu", w->name, w->accumulate_f16 ? "f16" : "f32",
         (unsigned long long)r->release_cycles[0], (unsigned long long)r->cycles,
         (unsigned long long)r->release_cycles[1]);
     print_count(w->published);
@@ -116,7 +117,7 @@ void bench_workloads(const char *folder, const char *only) {
         "and tile\n",
         TARGET_TILES, MAC_PER_CYCLE);
     printf(
-        "  %-7s %s %9s %9s %9s %9s %9s %9s %9s %6s %6s %6s %6s %9s %9s %-8s %s\n", "name", "acc",
+        "  %-9s %s %9s %9s %9s %9s %9s %9s %9s %6s %6s %6s %6s %9s %9s %-8s %s\n", "name", "acc",
         "at 100", "at 180", "at 300", "published", "accepted", "bound", "predicted", "ratio",
         "phases", "comp.s", "sim. s", "error", "tolerance", "cosine", "     | processor s by pass");
     for (size_t i = 0; i < sizeof workloads / sizeof workloads[0]; i++) {
