@@ -2,7 +2,7 @@
 # Two transformers that share shapes: the second has other names, other weights and one layer more.
 # Prints how many exchange phases each compile scheduled, replayed and refused, with an empty store
 # and with one that the other filled. The package is the same either way, and whole phases of the
-# longer one are found in what the shorter one left.
+# longer one are found in what the shorter one left. Layers are compiled one by one, not as a loop.
 # shellcheck source=tests/e2e/lib.bash
 . "$(dirname "$0")/lib.bash" "$1"
 [ -x "$bin/ipud-compile" ] || {
@@ -16,7 +16,7 @@ python3 "$models/generate.py" vit-small --layers 3 --prefix other. --first-seed 
 # compile NAME STORE: prints the counts, leaves the report in $report
 compile() {
     local id
-    printf '{"model":%s,"options":{"tiles":64,"cache":"refresh","run":false}}' \
+    printf '{"model":%s,"options":{"tiles":64,"cache":"refresh","run":false,"repeat":"off"}}' \
         "$(<"$work/$1.json")" >"$work/job"
     id=$(submit @"$work/job" | field 'd["id"]')
     for _ in 1 2 3 4 5; do
