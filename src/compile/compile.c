@@ -10,16 +10,16 @@
 #include <unistd.h>
 
 static const char *const profile_names[] = {
-    [PROFILE_OFF] = "off", [PROFILE_PHASE] = "phase", [PROFILE_KERNEL] = "kernel"};
+    [EMIT_PROFILE_OFF] = "off", [EMIT_PROFILE_PHASE] = "phase", [EMIT_PROFILE_KERNEL] = "kernel"};
 
-const char *compile_profile_name(enum compile_profile p) {
+const char *compile_profile_name(enum emit_profile p) {
     return profile_names[p];
 }
 
-bool compile_profile_find(const char *name, enum compile_profile *ret) {
-    for (int i = PROFILE_OFF; i <= PROFILE_KERNEL; i++) {
+bool compile_profile_find(const char *name, enum emit_profile *ret) {
+    for (int i = EMIT_PROFILE_OFF; i <= EMIT_PROFILE_KERNEL; i++) {
         if (strcmp(name, profile_names[i]) == 0) {
-            *ret = (enum compile_profile)i;
+            *ret = (enum emit_profile)i;
             return true;
         }
     }

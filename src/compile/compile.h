@@ -34,6 +34,7 @@
 #include "base/arena.h"
 #include "base/digest.h"
 #include "base/err.h"
+#include "emit/emit.h"
 #include "graph/graph.h"
 
 #define COMPILE_MAX_FINALISTS  4
@@ -42,10 +43,6 @@
 #define COMPILE_DEFAULT_MEMORY (2ull << 30)
 
 enum compile_accumulate { ACCUMULATE_F32, ACCUMULATE_F16 };
-/* Cycle samples in the program: none but the first and the last of a run, one at each change
- * between exchange and compute (the default of jobs), or one a kernel call too. */
-enum compile_profile { PROFILE_OFF, PROFILE_PHASE, PROFILE_KERNEL };
-
 /* Equal consecutive blocks of the graph: one loop where it fits, or code for each of them. The
  * results are the same bit for bit, unless the loop does not fit. */
 enum compile_repeat { REPEAT_AUTO, REPEAT_OFF };
@@ -54,13 +51,13 @@ enum compile_repeat { REPEAT_AUTO, REPEAT_OFF };
 struct compile_options {
     uint32_t tiles; /* first N logical tiles, 1..1472 */
     enum compile_accumulate accumulate;
-    enum compile_profile profile;
+    enum emit_profile profile;
     enum compile_repeat repeat;
 };
 
 /* "off", "phase", "kernel". */
-const char *compile_profile_name(enum compile_profile p);
-bool compile_profile_find(const char *name, enum compile_profile *ret);
+const char *compile_profile_name(enum emit_profile p);
+bool compile_profile_find(const char *name, enum emit_profile *ret);
 /* Text of the options as the package holds them:
  * {"accumulate":"f32","profile":"phase","repeat":"auto","tiles":64}. */
 const char *compile_options_json(const struct compile_options *o, struct arena *a);

@@ -19,11 +19,6 @@ struct place_options compile_place_options(const uint8_t *overflow, uint32_t shi
         .literal_limit = RT_LOADER_IMAGE_END};
 }
 
-_Static_assert(
-    (int)PROFILE_OFF == (int)EMIT_PROFILE_OFF && (int)PROFILE_PHASE == (int)EMIT_PROFILE_PHASE &&
-        (int)PROFILE_KERNEL == (int)EMIT_PROFILE_KERNEL,
-    "the emitter knows the option's values");
-
 /* ---- Planning ------------------------------------------------------------------------------ */
 
 static int make_finalists(struct compile_state *s, uint32_t fill_percent, struct err *err) {
@@ -275,8 +270,7 @@ static uint32_t profile_bytes(const struct compile_state *s) {
 
 static int run_size_tile_code(struct compile_state *s, struct err *err) {
     emit_index_build(s->tg, &s->arena, &s->index);
-    emit_samples_build(
-        s->tg, &s->index, (enum emit_profile)s->job->options.profile, &s->arena, &s->samples);
+    emit_samples_build(s->tg, &s->index, s->job->options.profile, &s->arena, &s->samples);
     int rc = emit_host_build(s->tg, s->samples, &s->arena, &s->host, err);
     if (rc != 0) {
         return rc;

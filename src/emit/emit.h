@@ -64,6 +64,8 @@ int emit_link(
     struct emit_text **ret, struct err *err);
 
 /* ---- Samples (sample.c) ------------------------------------------------------------------ */
+/* Cycle samples in the program: none but the first and the last of a run, one at each change
+ * between exchange and compute (the default of jobs), or one a kernel call too. */
 enum emit_profile { EMIT_PROFILE_OFF, EMIT_PROFILE_PHASE, EMIT_PROFILE_KERNEL };
 
 #define EMIT_MAX_MARKS 1024u /* words of one tile: a page */

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/vec.h"
+#include "package/walk.h"
 
 struct bucket {
     struct bucket *next;
@@ -109,22 +110,10 @@ static void add_code(struct builder *b, uint32_t t, struct physical_tile tile) {
 /* Copies the elements of one slice from a tensor in memory. */
 static void
 copy_slice(const struct package_slice *s, const uint8_t *tensor, uint32_t size, uint8_t *page) {
-    uint32_t index[TENSOR_MAX_DIMS] = {0};
-    for (;;) {
-        int64_t from = (int64_t)s->tensor_offset, to = s->page_offset;
-        for (int d = 0; d < TENSOR_MAX_DIMS; d++) {
-            from += index[d] * s->tensor_stride[d];
-            to += (int64_t)index[d] * s->page_stride[d];
-        }
-        memcpy(page + to, tensor + from * size, size);
-        int d = TENSOR_MAX_DIMS - 1;
-        while (d >= 0 && ++index[d] >= s->extent[d]) {
-            index[d--] = 0;
-        }
-        if (d < 0) {
-            return;
-        }
-    }
+    struct package_walk w = package_walk_begin(s);
+    do {
+        memcpy(page + w.byte, tensor + w.element * size, size);
+    } while (package_walk_next(s, TENSOR_MAX_DIMS - 1, &w));
 }
 
 /* A constant that the graph's key holds, laid out as the host would; or one value everywhere. */

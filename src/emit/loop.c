@@ -6,11 +6,6 @@
  * before the first, and are there when they are read. */
 #include "emit/emit_internal.h"
 
-static bool is_in_loop(const struct tile_graph *tg, uint32_t level) {
-    const struct lower_loop *l = &tg->loop;
-    return l->turns > 0 && level >= l->level_first && level - l->level_first < l->level_count;
-}
-
 static const struct lower_vertex *
 call_of(const struct emit_context *c, uint32_t logical, uint32_t at) {
     return &c->tg->vertices[c->index->vertex[c->index->tile_first[logical] + at]];
@@ -126,7 +121,7 @@ uint32_t emit_loop_start(
 bool emit_loop_is_busy(const struct emit_context *c, uint32_t logical) {
     const struct lower_loop *l = &c->tg->loop;
     for (uint32_t i = 0; i < call_count(c, logical); i++) {
-        if (is_in_loop(c->tg, call_of(c, logical, i)->level)) {
+        if (lower_level_turns(c->tg, call_of(c, logical, i)->level) > 1) {
             return true;
         }
     }

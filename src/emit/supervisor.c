@@ -175,9 +175,9 @@ static void begin_loop(struct builder *b) {
     const struct lower_loop *loop = &b->c->tg->loop;
     flush_idle(b);
     open_interval(
-        b,
-        &(struct emit_interval){
-            STEP_REPEAT, loop->level_first, loop->level_first + loop->level_count - 1, b->vertex, 0});
+        b, &(struct emit_interval){
+               STEP_REPEAT, loop->level_first, loop->level_first + loop->level_count - 1, b->vertex,
+               0});
     find_counter(b);
     put_word(b, ISA_OP_setzi_mmmn_zi, M8, (int32_t)loop->turns - 1);
     put_counter(b, ISA_OP_st32_mmmn_zi, M8);

@@ -326,13 +326,13 @@ static int32_t good_enough(const struct problem *p) {
 
 void order_choose(struct problem *p, uint32_t *order) {
     uint32_t *tried = ARENA_ARRAY(p->a, uint32_t, p->count);
-    int32_t best = INT32_MAX;
+    int32_t best = INT32_MAX, enough = good_enough(p);
     if (order_waves(p, tried)) {
         place(p, tried);
         best = lanes_horizon(p);
         memcpy(order, tried, p->count * sizeof *order);
     }
-    if (best <= good_enough(p)) {
+    if (best <= enough) {
         return;
     }
     struct greedy g;
@@ -340,7 +340,7 @@ void order_choose(struct problem *p, uint32_t *order) {
     struct effort effort = effort_of(p);
     uint32_t best_policy = 0;
     int32_t best_greedy = INT32_MAX;
-    for (uint32_t i = 0; i < effort.policies + effort.rounds && best > good_enough(p); i++) {
+    for (uint32_t i = 0; i < effort.policies + effort.rounds && best > enough; i++) {
         if (i >= effort.policies) { /* the first round learns from the last policy's lanes */
             raise_bias(&g);
         }

@@ -17,12 +17,6 @@ struct attention_tile {   /* one of a query part's tiles */
     struct buffer_id block; /* result of the block */
 };
 
-static uint32_t float_bits(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
 /* Power of two by which weights are multiplied so that no sum of them exceeds 1; the same for all
  * key parts, or the merge would have to know. */
 static uint16_t weight_shift(const struct plan_step *s) {

@@ -1,26 +1,6 @@
 /* GEMM: operands gathered, one call a tile of the grid, partials reduced (reduce.c). */
 #include "lower/lower_internal.h"
 
-static struct gathered *find_gathered(const struct lowering *l, const struct gathered *key) {
-    for (struct gathered *g = l->gathered; g != NULL; g = g->next) {
-        if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel &&
-            g->m == key->m && g->n == key->n && g->k == key->k && g->lanes == key->lanes &&
-            g->level <= key->level && !lower_is_stale(l, g->matrix, g->level, key->level)) {
-            return g;
-        }
-    }
-    return NULL;
-}
-
-static struct gathered *new_gathered(struct lowering *l, const struct gathered *key) {
-    struct gathered *g = ARENA_NEW(l->arena, struct gathered);
-    *g = *key;
-    g->buffers = ARENA_ARRAY(l->arena, struct buffer_id, l->plan->tiles);
-    g->next = l->gathered;
-    l->gathered = g;
-    return g;
-}
-
 /* Operand buffers of a GEMM by tile. */
 static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
     const struct plan_step *s = &l->plan->steps[step];
@@ -33,11 +13,12 @@ static const struct buffer_id *gemm_operand(struct lowering *l, uint32_t step) {
         .panel = s->in_panel[0],
         .level = l->times[step].level};
     bool is_constant = l->plan->matrices[s->in[0]].kind == PLAN_CONSTANT;
-    struct gathered *g = is_constant ? NULL : find_gathered(l, &key);
-    if (g != NULL) {
-        return g->buffers;
+    const struct gathered *known = is_constant ? NULL : lower_find_gathered(l, &key);
+    if (known != NULL) {
+        return known->buffers;
     }
-    g = new_gathered(l, &key);
+    key.buffers = ARENA_ARRAY(l->arena, struct buffer_id, l->plan->tiles);
+    const struct gathered *g = lower_keep_gathered(l, &key);
     uint32_t norm = plan_deferred_norm(l->plan, s->in[0]);
     uint32_t matrix = norm != PLAN_NONE ? l->plan->steps[norm].in[0] : s->in[0];
     /* Siblings in lanes have one gather: the first one's, for the tiles of all. */

@@ -62,21 +62,12 @@ const struct buffer_id *lower_operands(struct lowering *l, uint32_t step, int o)
         .dist = s->dist,
         .panel = s->in_panel[o],
         .level = l->times[step].level};
-    for (struct gathered *g = is_alike ? l->gathered : NULL; g != NULL; g = g->next) {
-        if (g->matrix == key.matrix && g->dist == key.dist && g->panel == key.panel &&
-            g->level <= key.level && !lower_is_stale(l, g->matrix, g->level, key.level)) {
-            return g->buffers;
-        }
+    const struct gathered *known = is_alike ? lower_find_gathered(l, &key) : NULL;
+    if (known != NULL) {
+        return known->buffers;
     }
-    struct buffer_id *made = operand_buffers(l, step, o);
-    if (is_alike) {
-        struct gathered *g = ARENA_NEW(l->arena, struct gathered);
-        *g = key;
-        g->buffers = made;
-        g->next = l->gathered;
-        l->gathered = g;
-    }
-    return made;
+    key.buffers = operand_buffers(l, step, o);
+    return is_alike ? lower_keep_gathered(l, &key)->buffers : key.buffers;
 }
 
 struct local_call { /* one block */
@@ -88,12 +79,6 @@ static struct lower_vertex
 new_call(struct lowering *l, const struct local_call *c, struct kernel_variant v) {
     const struct step_time *t = &l->times[c->step];
     return lower_new_vertex(v, c->tile, t->level, t->time, c->step);
-}
-
-static uint32_t float_bits(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
 }
 
 static void call_elementwise(struct lowering *l, const struct local_call *c) {

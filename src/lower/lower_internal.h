@@ -2,8 +2,17 @@
 #ifndef LOWER_LOWER_INTERNAL_H
 #define LOWER_LOWER_INTERNAL_H
 
+#include <string.h>
+
 #include "base/vec.h"
 #include "lower/lower.h"
+
+/* A float32 as a word of a descriptor. */
+static inline uint32_t float_bits(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
 
 /* A rectangle of a matrix wanted by some tiles, all with the same layout. */
 struct need {
@@ -104,6 +113,10 @@ void lower_interface(struct lowering *l);
 void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
+/* What was gathered before for the same need, NULL when nothing was or it is out of date. */
+const struct gathered *lower_find_gathered(const struct lowering *l, const struct gathered *key);
+/* A copy of g among those. */
+const struct gathered *lower_keep_gathered(struct lowering *l, const struct gathered *g);
 /* The same into buffers that are there: `into` of each tile holds the need. Nothing is skipped. */
 void lower_bring(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
@@ -111,9 +124,6 @@ void lower_bring(
 void lower_add_move(
     struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset, uint32_t words,
     const struct lower_dest *dests, uint32_t dest_count);
-
-/* gemm.c: one row and one strip of columns a tile; step is the product, or the ADD that it does. */
-void lower_gemm_rows(struct lowering *l, uint32_t step);
 
 /* local.c */
 /* Buffers with what each block of the result needs of operand o; of all steps but GEMM. */
@@ -133,6 +143,8 @@ struct gemm_tile { /* one tile of a GEMM grid */
     uint32_t x_offset;
 };
 void lower_gemm(struct lowering *l, uint32_t step);
+/* One row and one strip of columns a tile; step is the product, or the ADD that it does. */
+void lower_gemm_rows(struct lowering *l, uint32_t step);
 /* Tile (i, j, kk) with its share and where its partials or result go. */
 struct gemm_tile
 lower_gemm_tile(struct lowering *l, uint32_t step, uint32_t i, uint32_t j, uint32_t kk);
@@ -149,6 +161,7 @@ void lower_stream(struct lowering *l, uint32_t step);
 void lower_reduce(
     struct lowering *l, uint32_t step, const struct gemm_tile *tiles, uint32_t column);
 uint32_t lower_partial_bytes(const struct plan_step *s); /* of a row of a panel of partials */
+
 /* pick.c: one block of a PICK, from its operands' buffers. */
 struct lower_pick {
     uint32_t step, block, tile;

@@ -83,6 +83,24 @@ static void send_block(
     }
 }
 
+const struct gathered *lower_find_gathered(const struct lowering *l, const struct gathered *key) {
+    for (const struct gathered *g = l->gathered; g != NULL; g = g->next) {
+        if (g->matrix == key->matrix && g->dist == key->dist && g->panel == key->panel &&
+            g->m == key->m && g->n == key->n && g->k == key->k && g->lanes == key->lanes &&
+            g->level <= key->level && !lower_is_stale(l, g->matrix, g->level, key->level)) {
+            return g;
+        }
+    }
+    return NULL;
+}
+
+const struct gathered *lower_keep_gathered(struct lowering *l, const struct gathered *g) {
+    struct gathered *kept = arena_memdup(l->arena, g, sizeof *g);
+    kept->next = l->gathered;
+    l->gathered = kept;
+    return kept;
+}
+
 void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers) {

@@ -13,8 +13,7 @@ static const struct plan_repeat *repeat_of(const struct lowering *l) {
 }
 
 static bool is_inside(const struct lowering *l, uint32_t step) {
-    const struct plan_repeat *r = repeat_of(l);
-    return r->turns > 0 && step >= r->first && step - r->first < r->count;
+    return plan_step_turns(l->plan, step) > 1;
 }
 
 /* First level above all steps [first, last). */

@@ -106,18 +106,28 @@ static void delay_free(struct lowering *l, uint32_t step, uint32_t levels, const
     }
 }
 
+static bool is_free(const struct plan *p, const struct plan_step *s) {
+    return s->kind == PLAN_GEMM && s->k == 1 && s->dist != NULL &&
+           p->matrices[s->in[0]].kind == PLAN_CONSTANT;
+}
+
 static void delay_all_free(struct lowering *l, uint32_t levels) {
     const struct plan *p = l->plan;
+    bool any = false;
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        any = any || is_free(p, &p->steps[i]);
+    }
+    if (!any || p->repeat.turns > 0) {
+        return;
+    }
     uint64_t *load = ARENA_ARRAY(l->arena, uint64_t, (size_t)levels * p->tiles);
-    for (int turn = 0; turn < 2 && p->repeat.turns == 0; turn++) { /* all others, then the free */
+    for (int turn = 0; turn < 2; turn++) { /* all others, then the free */
         for (uint32_t i = 0; i < p->step_count; i++) {
             const struct plan_step *s = &p->steps[i];
-            bool is_free = s->kind == PLAN_GEMM && s->k == 1 && s->dist != NULL &&
-                           p->matrices[s->in[0]].kind == PLAN_CONSTANT;
-            if (is_free != (turn == 1) || s->dist == NULL) {
+            if (is_free(p, s) != (turn == 1) || s->dist == NULL) {
                 continue;
             }
-            if (is_free) {
+            if (turn == 1) {
                 delay_free(l, i, levels, load);
             }
             for (uint32_t b = 0; b < s->dist->m * s->dist->n; b++) {

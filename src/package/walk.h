@@ -1,5 +1,5 @@
-/* The affine map of a slice, element by element (package.h): the one walk that the verifier and the
- * host's gather and scatter share.
+/* The affine map of a slice, element by element (package.h): the one walk that the verifier, the
+ * compiler's literals and the host's gather and scatter share.
  *
  *     struct package_walk w = package_walk_begin(s);
  *     do {
@@ -22,8 +22,8 @@ static inline struct package_walk package_walk_begin(const struct package_slice 
     return (struct package_walk){.element = (int64_t)s->tensor_offset, .byte = s->page_offset};
 }
 
-/* Steps dimension `from` and those before it: the caller handles whole rows of the ones behind. False
- * when all have been seen. */
+/* Steps dimension `from` and those before it: the caller handles whole rows of the ones behind.
+ * False when all have been seen. */
 static inline bool
 package_walk_next(const struct package_slice *s, int from, struct package_walk *w) {
     for (int k = from; k >= 0; k--) {

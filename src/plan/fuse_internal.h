@@ -1,4 +1,4 @@
-/* Shared by the files fuse*.c and views.c only: the plan while its steps are found. */
+/* The plan while its steps are found: shared by the files that make steps and repeat_find.c. */
 #ifndef PLAN_FUSE_INTERNAL_H
 #define PLAN_FUSE_INTERNAL_H
 
@@ -36,6 +36,10 @@ struct fuser {
     bool *is_absorbed;      /* by node */
     bool *is_moved;         /* by node: a view operator whose result has a matrix of its own */
 };
+
+static inline const struct shape *shape_of(const struct fuser *f, struct value_id v) {
+    return &f->g->values[v.n].shape;
+}
 
 /* views.c */
 void fuse_trace(struct fuser *f);
@@ -92,8 +96,8 @@ uint32_t fuse_pick(
     struct fuser *f, uint32_t node, const struct pick_source *sources, uint32_t count,
     const struct pick_ref *refs, const struct plan_step *shape,
     struct value_id result /* NO_VALUE: an inner one */);
-/* Refs to elements 0, 1, .. of one source. */
-struct pick_ref *fuse_refs(struct fuser *f, uint64_t count, uint16_t source);
+/* Refs to elements 0, 1, .. of the first source. */
+struct pick_ref *fuse_refs(struct fuser *f, uint64_t count);
 uint64_t fuse_elements(const struct fuser *f, struct value_id v);
 bool fuse_is_single(const struct fuser *f, struct value_id v); /* float32 */
 /* Rows, columns and type of a value as a plain matrix. */

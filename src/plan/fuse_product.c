@@ -1,10 +1,6 @@
 /* Products of two computed operands and attention: blocks of matrices by batch and head. */
 #include "plan/fuse_internal.h"
 
-static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
-    return &f->g->values[v.n].shape;
-}
-
 /* Panels of a head of `size` columns when every head behind the view's first column starts at a
  * panel and is padded by itself. */
 static int head_panels(

@@ -6,10 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
-    return &f->g->values[v.n].shape;
-}
-
 struct plan_step fuse_step_on(struct fuser *f, enum plan_kind kind, uint32_t at, uint32_t matrix) {
     struct plan_matrix *x = &f->matrices.data[matrix];
     struct plan_step s = fuse_new_step(kind, at);
@@ -63,7 +59,7 @@ int fuse_expand(
     struct plan_step shape = fuse_shape_of(f, v);
     shape.rows = (uint32_t)rows;
     shape.columns = shape.unit = (uint32_t)columns;
-    struct pick_ref *refs = fuse_refs(f, rows * columns, 0);
+    struct pick_ref *refs = fuse_refs(f, rows * columns);
     for (uint64_t i = 0; i < rows * columns; i++) {
         refs[i].element = (uint32_t)broadcast(i, like, own);
     }
@@ -238,7 +234,7 @@ int fuse_axes_last(
     if (rc != 0) {
         return rc;
     }
-    struct pick_ref *refs = fuse_refs(f, count, 0);
+    struct pick_ref *refs = fuse_refs(f, count);
     uint32_t *order = ARENA_ARRAY(f->arena, uint32_t, count);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t rest = i, element = 0;
@@ -292,7 +288,7 @@ static int general_reduce(struct fuser *f, uint32_t at, struct err *err) {
 static uint32_t spread(struct fuser *f, uint32_t at, uint32_t matrix, uint32_t columns) {
     struct plan_step shape = fuse_step_on(f, PLAN_PICK, at, matrix);
     shape.columns = shape.unit = columns;
-    struct pick_ref *refs = fuse_refs(f, (uint64_t)shape.rows * columns, 0);
+    struct pick_ref *refs = fuse_refs(f, (uint64_t)shape.rows * columns);
     for (uint64_t i = 0; i < (uint64_t)shape.rows * columns; i++) {
         refs[i].element = (uint32_t)(i / columns);
     }
@@ -377,7 +373,7 @@ static int general_norm(struct fuser *f, uint32_t at, struct err *err) {
     struct plan_step shape = fuse_shape_of(f, to);
     if (f->matrices.data[x].columns != shape.columns) {
         struct pick_source source = {.value = NO_VALUE, .matrix = x};
-        struct pick_ref *refs = fuse_refs(f, fuse_elements(f, to), 0);
+        struct pick_ref *refs = fuse_refs(f, fuse_elements(f, to));
         x = fuse_pick(f, at, &source, 1, refs, &shape, NO_VALUE);
     }
     bool has_bias = n->input_count > 2 && n->inputs[2].n != NO_VALUE.n;

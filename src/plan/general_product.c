@@ -1,10 +1,6 @@
 /* Products, attention and convolution of plain matrices: see general.c. */
 #include "plan/fuse_internal.h"
 
-static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
-    return &f->g->values[v.n].shape;
-}
-
 /* An operand as matrices [rows][columns], one after the other: axes counted from the right, -1 for
  * a missing one of 1. */
 struct operand {
@@ -59,7 +55,7 @@ static int lay_out(
             &f->g->nodes[at], ERR_UNSUPPORTED_OP, err,
             "an operand is too large to be laid out anew");
     }
-    struct pick_ref *refs = fuse_refs(f, count, 0);
+    struct pick_ref *refs = fuse_refs(f, count);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t b = i / size, inside = i % size;
         uint64_t r = inside / columns, c = inside % columns;
@@ -220,7 +216,7 @@ static int lay_heads(
             "an operand is too large to be laid out anew");
     }
     bool is_split = shape_of(f, v)->rank == 4;
-    struct pick_ref *refs = fuse_refs(f, count, 0);
+    struct pick_ref *refs = fuse_refs(f, count);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t r = i % block / columns, c = i % columns, at_block = i / block;
         uint64_t h = at_block % heads / (heads / x->heads), b = at_block / heads;
@@ -285,7 +281,7 @@ static int lay_patches(
             n, ERR_UNSUPPORTED_OP, err,
             "the patches have too many elements to be moved one by one");
     }
-    struct pick_ref *refs = fuse_refs(f, rows * columns, 0);
+    struct pick_ref *refs = fuse_refs(f, rows * columns);
     for (uint64_t i = 0; i < rows * columns; i++) {
         uint64_t row = i / columns, column = i % columns, at_x = 0, stride = 1;
         for (int d = x->rank - 1; d >= 2; d--) {
@@ -324,7 +320,7 @@ int fuse_general_conv(struct fuser *f, uint32_t at, struct err *err) {
         struct plan_step shape = fuse_shape_of(f, w);
         shape.rows = is_single ? columns : channels;
         shape.columns = shape.unit = is_single ? channels : columns;
-        struct pick_ref *refs = fuse_refs(f, (uint64_t)channels * columns, 0);
+        struct pick_ref *refs = fuse_refs(f, (uint64_t)channels * columns);
         for (uint64_t i = 0; is_single && i < (uint64_t)channels * columns; i++) {
             refs[i].element = (uint32_t)(i % channels * columns + i / channels);
         }
@@ -337,7 +333,7 @@ int fuse_general_conv(struct fuser *f, uint32_t at, struct err *err) {
     } else if (has_bias) {
         uint32_t made = fuse_push_inner(f, s), c;
         struct plan_step shape = fuse_step_on(f, PLAN_PICK, at, made);
-        struct pick_ref *refs = fuse_refs(f, (uint64_t)shape.rows * channels, 0);
+        struct pick_ref *refs = fuse_refs(f, (uint64_t)shape.rows * channels);
         for (uint64_t i = 0; i < (uint64_t)shape.rows * channels; i++) {
             refs[i].element = (uint32_t)(i % channels);
         }
@@ -356,7 +352,7 @@ int fuse_general_conv(struct fuser *f, uint32_t at, struct err *err) {
     }
     struct plan_step shape = fuse_step_on(f, PLAN_PICK, at, fuse_push_inner(f, s));
     struct pick_source source = {.value = NO_VALUE, .matrix = shape.in[0]};
-    struct pick_ref *refs = fuse_refs(f, (uint64_t)s.rows * s.columns, 0);
+    struct pick_ref *refs = fuse_refs(f, (uint64_t)s.rows * s.columns);
     shape.unit = unit;
     fuse_pick(f, at, &source, 1, refs, &shape, to);
     return 0;

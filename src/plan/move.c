@@ -4,26 +4,11 @@
 
 #include <string.h>
 
-struct mover {
-    struct fuser *f;
-    const struct graph_node *n;
-    struct pick_ref *refs; /* by element of the result's matrix */
-    struct value_id to;
-};
-
-static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
-    return &f->g->values[v.n].shape;
-}
-
-/* C order, the last axis fastest; false after the last index. */
-static bool advance(int64_t *index, const struct shape *s) {
-    for (int d = s->rank - 1; d >= 0; d--) {
-        if (++index[d] < s->dim[d]) {
-            return true;
-        }
+/* C order, the last axis fastest; behind the last index comes the first. */
+static void advance(int64_t *index, const struct shape *s) {
+    for (int d = s->rank - 1; d >= 0 && ++index[d] == s->dim[d]; d--) {
         index[d] = 0;
     }
-    return false;
 }
 
 static uint64_t flat(const int64_t *index, const struct shape *s) {
@@ -35,11 +20,11 @@ static uint64_t flat(const int64_t *index, const struct shape *s) {
 }
 
 /* Element of operand `*ret_source` that lands at `index` of result `output`. */
-static uint64_t
-source_of(const struct mover *m, uint32_t output, const int64_t *index, uint16_t *ret_source) {
-    const struct graph *g = m->f->g;
-    const struct graph_node *n = m->n;
-    const struct shape *x = shape_of(m->f, n->inputs[0]);
+static uint64_t source_of(
+    const struct fuser *f, const struct graph_node *n, uint32_t output, const int64_t *index,
+    uint16_t *ret_source) {
+    const struct graph *g = f->g;
+    const struct shape *x = shape_of(f, n->inputs[0]);
     int64_t from[TENSOR_MAX_DIMS] = {0};
     *ret_source = 0;
     switch (n->op) {
@@ -62,7 +47,7 @@ source_of(const struct mover *m, uint32_t output, const int64_t *index, uint16_t
         int64_t axis = graph_attr(n, "axis")->i;
         memcpy(from, index, sizeof from);
         for (uint32_t i = 0; i < output; i++) {
-            from[axis] += shape_of(m->f, n->outputs[i])->dim[axis];
+            from[axis] += shape_of(f, n->outputs[i])->dim[axis];
         }
         return flat(from, x);
     }
@@ -70,11 +55,11 @@ source_of(const struct mover *m, uint32_t output, const int64_t *index, uint16_t
         int64_t axis = graph_attr(n, "axis")->i;
         memcpy(from, index, sizeof from);
         uint16_t source = 0;
-        while (from[axis] >= shape_of(m->f, n->inputs[source])->dim[axis]) {
-            from[axis] -= shape_of(m->f, n->inputs[source++])->dim[axis];
+        while (from[axis] >= shape_of(f, n->inputs[source])->dim[axis]) {
+            from[axis] -= shape_of(f, n->inputs[source++])->dim[axis];
         }
         *ret_source = source;
-        return flat(from, shape_of(m->f, n->inputs[source]));
+        return flat(from, shape_of(f, n->inputs[source]));
     }
     default: { /* Gather: the axis is replaced by the axes of the indices */
         int axis = (int)graph_attr(n, "axis")->i;
@@ -99,26 +84,26 @@ static bool keeps_order(enum graph_op op) {
 /* Result `output`, whose view is the plain one of its own matrix. */
 static int move_one(struct fuser *f, uint32_t at, uint32_t output, struct err *err) {
     const struct graph_node *n = &f->g->nodes[at];
-    struct mover m = {.f = f, .n = n, .to = n->outputs[output]};
-    int rc = fuse_check_pick(f, n, m.to, err);
+    struct value_id to = n->outputs[output];
+    int rc = fuse_check_pick(f, n, to, err);
     if (rc != 0) {
         return rc;
     }
-    uint64_t count = fuse_elements(f, m.to);
-    m.refs = fuse_refs(f, count, 0);
+    uint64_t count = fuse_elements(f, to);
+    struct pick_ref *refs = fuse_refs(f, count);
     int64_t index[TENSOR_MAX_DIMS] = {0};
     for (uint64_t i = 0; i < count && !keeps_order(n->op); i++) {
-        m.refs[i].element = (uint32_t)source_of(&m, output, index, &m.refs[i].source);
-        advance(index, shape_of(f, m.to));
+        refs[i].element = (uint32_t)source_of(f, n, output, index, &refs[i].source);
+        advance(index, shape_of(f, to));
     }
     uint32_t sources = n->op == GRAPH_OP_Concat ? n->input_count : 1;
     struct pick_source list[GRAPH_MAX_ARITY];
     for (uint32_t i = 0; i < sources; i++) {
         list[i] = (struct pick_source){.value = n->inputs[i]};
     }
-    struct plan_step shape = fuse_shape_of(f, m.to);
-    shape.unit = fuse_unit(f, m.to.n);
-    fuse_pick(f, at, list, sources, m.refs, &shape, m.to);
+    struct plan_step shape = fuse_shape_of(f, to);
+    shape.unit = fuse_unit(f, to.n);
+    fuse_pick(f, at, list, sources, refs, &shape, to);
     return 0;
 }
 

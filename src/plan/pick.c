@@ -247,10 +247,10 @@ uint32_t fuse_pick(
 
 /* ---- Whole values ---------------------------------------------------------------------------- */
 
-struct pick_ref *fuse_refs(struct fuser *f, uint64_t count, uint16_t source) {
+struct pick_ref *fuse_refs(struct fuser *f, uint64_t count) {
     struct pick_ref *refs = ARENA_ARRAY(f->arena, struct pick_ref, count);
     for (uint64_t i = 0; i < count; i++) {
-        refs[i] = (struct pick_ref){source, (uint32_t)i};
+        refs[i] = (struct pick_ref){0, (uint32_t)i};
     }
     return refs;
 }
@@ -313,7 +313,7 @@ int fuse_plain(
     }
     struct plan_step shape = fuse_shape_of(f, v);
     struct pick_source source = {.value = v};
-    struct pick_ref *refs = fuse_refs(f, fuse_elements(f, v), 0);
+    struct pick_ref *refs = fuse_refs(f, fuse_elements(f, v));
     *ret_matrix = fuse_pick(f, at, &source, 1, refs, &shape, NO_VALUE);
     /* From here on the value shows its new matrix, under a root of its own. */
     uint32_t root = f->root_count++;

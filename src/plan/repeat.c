@@ -1,7 +1,7 @@
 /* The record of a repeat (plan.h): access, unrolling, verifying. */
-#include <string.h>
-
 #include "plan/plan_internal.h"
+
+#include <string.h>
 
 static bool is_inside(const struct plan *p, uint32_t step) {
     const struct plan_repeat *r = &p->repeat;

@@ -13,9 +13,9 @@
  * value the compiler knows have the same one. The most steps saved win, then the shorter block,
  * then the earlier one. It ends because periods, starts and turns are finite; their product is cut
  * by a budget of compared steps. */
-#include <string.h>
+#include "plan/fuse_internal.h"
 
-#include "plan/plan_internal.h"
+#include <string.h>
 
 #define REPEAT_MAX_COUNT 1024u    /* steps of a block */
 #define REPEAT_BUDGET    8000000u /* compared steps */
@@ -37,19 +37,13 @@ static bool value_alike(const struct graph *g, struct value_id a, struct value_i
         return a.n == b.n;
     }
     const struct graph_value *x = &g->values[a.n], *y = &g->values[b.n];
-    if (x->kind != y->kind || x->dtype != y->dtype || x->shape.rank != y->shape.rank ||
+    if (x->kind != y->kind || x->dtype != y->dtype || !shape_equal(&x->shape, &y->shape) ||
         x->is_hashed_constant != y->is_hashed_constant) {
         return false;
     }
-    uint64_t elements = 1;
-    for (int d = 0; d < x->shape.rank; d++) {
-        elements *= (uint64_t)x->shape.dim[d];
-        if (x->shape.dim[d] != y->shape.dim[d]) {
-            return false;
-        }
-    }
-    return !x->is_hashed_constant ||
-           memcmp(x->source.bytes, y->source.bytes, elements * dtype_bytes(x->dtype)) == 0;
+    uint64_t elements = 0, bytes = 0; /* within bounds: the graph was loaded */
+    shape_elements(&x->shape, x->dtype, &elements, &bytes, NULL);
+    return !x->is_hashed_constant || memcmp(x->source.bytes, y->source.bytes, bytes) == 0;
 }
 
 static bool matrix_alike(const struct plan *p, uint32_t a, uint32_t b) {
@@ -232,16 +226,7 @@ static void record_values(struct plan *to, const struct plan *from, struct arena
 }
 
 static struct plan_step carry_step(const struct plan_matrix *x, struct node_id node) {
-    struct plan_step s;
-    memset(&s, 0, sizeof s);
-    s.kind = PLAN_CARRY;
-    s.node = node;
-    for (int o = 0; o < PLAN_OPERANDS; o++) {
-        s.in[o] = PLAN_NONE;
-    }
-    s.weights = s.row = s.row2 = NO_VALUE;
-    s.a = 1;
-    s.k = 1;
+    struct plan_step s = fuse_new_step(PLAN_CARRY, node.n);
     s.rows = x->rows;
     s.inner = s.columns = x->columns;
     s.inner_unit = s.unit = x->unit;

@@ -42,18 +42,6 @@ int fuse_node_error(
         n->name != NULL ? n->name : "", graph_op_name(n->op), text);
 }
 
-static uint64_t shape_count(const struct shape *s) {
-    uint64_t n = 1;
-    for (int d = 0; d < s->rank; d++) {
-        n *= (uint64_t)s->dim[d];
-    }
-    return n;
-}
-
-static const struct shape *shape_of(const struct fuser *f, struct value_id v) {
-    return &f->g->values[v.n].shape;
-}
-
 bool fuse_is_whole(const struct fuser *f, struct value_id v) {
     const struct fuse_view *w = &f->view[v.n];
     return w->form == VIEW_PLAIN && w->first == 0 && w->columns == f->root[w->root].columns;
@@ -405,8 +393,8 @@ void fuse_trace(struct fuser *f) {
         } else if (n->op == GRAPH_OP_Conv) {
             const struct shape *s = shape_of(f, n->outputs[0]);
             own_root(
-                f, n->outputs[0], VIEW_CHANNELS, shape_count(s) / (uint64_t)s->dim[1],
-                (uint64_t)s->dim[1]);
+                f, n->outputs[0], VIEW_CHANNELS,
+                fuse_elements(f, n->outputs[0]) / (uint64_t)s->dim[1], (uint64_t)s->dim[1]);
         } else {
             for (uint32_t o = 0; o < n->output_count; o++) {
                 plain_root(f, n->outputs[o]);

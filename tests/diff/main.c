@@ -102,7 +102,7 @@ run_seed(uint64_t seed, const char *folder, int threads, int print, int same, st
     }
     struct pipeline_options options = {
         .tiles = tile_choices[seed % (sizeof tile_choices / sizeof tile_choices[0])],
-        .profile = (enum compile_profile)(seed / 2 % 3),
+        .profile = (enum emit_profile)(seed / 2 % 3),
         .seed = seed,
         .runs = 1 + seed % 2,
         .folder = folder,
@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
     int threads = 0, print = 0, same = 0, c;
     const char *path = NULL, *stages = NULL;
     uint32_t tiles = 16;
-    enum compile_profile profile = PROFILE_OFF;
+    enum emit_profile profile = EMIT_PROFILE_OFF;
     enum compile_repeat repeat = REPEAT_AUTO;
     struct totals t = {0};
     static const struct option options[] = {

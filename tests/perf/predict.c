@@ -12,8 +12,8 @@
 #include "profile/profile.h"
 
 static int
-run(const struct predict_model *m, const char *text, enum compile_profile profile,
-    const char *folder, struct pipeline_result *ret) {
+run(const struct predict_model *m, const char *text, enum emit_profile profile, const char *folder,
+    struct pipeline_result *ret) {
     struct pipeline_options options = {
         .tiles = m->tiles,
         .accumulate_f16 = m->accumulate_f16,
@@ -48,13 +48,13 @@ void predict_model(const struct predict_model *m, const char *text, const char *
     static const char *const levels[] = {"off", "phase", "kernel"};
     double worst = 0;
     uint64_t off = 0;
-    for (int level = PROFILE_OFF; level <= PROFILE_KERNEL; level++) {
+    for (int level = EMIT_PROFILE_OFF; level <= EMIT_PROFILE_KERNEL; level++) {
         struct pipeline_result result;
-        if (run(m, text, (enum compile_profile)level, folder, &result) < 0) {
+        if (run(m, text, (enum emit_profile)level, folder, &result) < 0) {
             return;
         }
-        off = level == PROFILE_OFF ? result.cycles : off;
-        if (level == PROFILE_OFF) {
+        off = level == EMIT_PROFILE_OFF ? result.cycles : off;
+        if (level == EMIT_PROFILE_OFF) {
             double error = (double)result.compile.estimated_cycles / (double)result.cycles - 1;
             printf(
                 "  %s, %u tiles: %llu cycles, predicted %llu, %+.1f %%\n", m->name, m->tiles,
@@ -66,7 +66,7 @@ void predict_model(const struct predict_model *m, const char *text, const char *
                 (unsigned long long)result.cycles,
                 100.0 * (double)result.cycles / (double)off - 100);
         }
-        if (level == PROFILE_KERNEL && result.profile != NULL) {
+        if (level == EMIT_PROFILE_KERNEL && result.profile != NULL) {
             json_t *report = profile_report(result.profile);
             print_kernels(report, &worst);
             json_decref(report);

@@ -22,7 +22,7 @@ struct pipeline_options {
     uint32_t release_count;
     uint32_t tiles; /* compile options */
     bool accumulate_f16;
-    enum compile_profile profile;
+    enum emit_profile profile;
     bool keep_profile; /* of the first run */
     uint64_t seed;     /* enters every generator */
     uint64_t runs;     /* of the same input; at least 1 */

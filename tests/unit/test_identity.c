@@ -326,8 +326,8 @@ START_TEST(options_are_in_their_text) {
     ck_assert_str_eq(compile_options_json(&o, &arena), fixed.options_json);
     struct compile_options tiles = {.tiles = 65};
     struct compile_options f16 = {.tiles = 64, .accumulate = ACCUMULATE_F16};
-    struct compile_options phase = {.tiles = 64, .profile = PROFILE_PHASE};
-    struct compile_options kernel = {.tiles = 64, .profile = PROFILE_KERNEL};
+    struct compile_options phase = {.tiles = 64, .profile = EMIT_PROFILE_PHASE};
+    struct compile_options kernel = {.tiles = 64, .profile = EMIT_PROFILE_KERNEL};
     ck_assert_str_ne(compile_options_json(&phase, &arena), fixed.options_json);
     ck_assert_str_ne(compile_options_json(&phase, &arena), compile_options_json(&kernel, &arena));
     ck_assert_str_ne(compile_options_json(&tiles, &arena), fixed.options_json);
