@@ -27,13 +27,8 @@
 // out:  [PANELS][16 N][16] f16, N = rows / 16 rounded up; f32 [16 N] largest scores, [16 N] sums.
 // Queries behind the last row are calculated from whatever follows and mean nothing.
 //
-// Worker area, words: 0.. and 8.. the two products, as in gemm_f16.S; then what is below.
-.set T_ROWS, 0
-.set T_OFFSET, 1
-.set T_X, 2
-.set T_FIRST, 3
-.set T_REST, 4
-.set T_OUT, 6
+// Worker area, words: 0.. and 8.. the words of two products (common.S); then what is below.
+F16_PRODUCT_NAMES
 .set SCORES, 0
 .set VALUES, 8
 .set OWN_S, 16                 // address of the own groups of 16 rows of s
@@ -51,32 +46,6 @@
 .set SUMS, 160 / 8             // of the own rows, f32[16]
 .set MASK, 224 / 4
 .set AREA_PAIRS, 32            // doublewords from one worker's area to the next
-
-.set STRIDE_REST, 1 << 10
-.set STRIDE_FIRST, 1021 << 10
-.set PACE, 0
-.set PACE_END, 2 << 2
-.set AMP0, AMP_ALL + 0
-.set AMP1, AMP_ALL + 1
-.set AMP2, AMP_ALL + 2
-.set AMP3, AMP_ALL + 3
-
-.macro COEFFICIENTS_8 n
-    ld128putcs \n
-    ld128putcs \n + 2
-    ld128putcs \n + 4
-    ld128putcs \n + 6
-.endm
-.macro COEFFICIENTS
-    COEFFICIENTS_8 0
-    COEFFICIENTS_8 32
-    COEFFICIENTS_8 8
-    COEFFICIENTS_8 40
-    COEFFICIENTS_8 16
-    COEFFICIENTS_8 48
-    COEFFICIENTS_8 24
-    COEFFICIENTS_8 56
-.endm
 
 .supervisor
 .p2align 3
@@ -104,7 +73,7 @@ queries:
     ld32 $m8, $m2, $m15, BLOCK_GROUPS
     ld32 $m9, $m2, $m15, BLOCK_K
     ld32 $m0, $m2, $m15, BLOCK_S
-    COEFFICIENTS
+    F16_COEFFICIENTS 1
     setzi $m3, first_scores
     runall $m3, $m0, 0
     setzi $m3, rest_scores
@@ -119,7 +88,7 @@ score:
     add $m9, $m9, $m7
     put $CCCSLOAD, $m1
     sync 2
-    COEFFICIENTS
+    F16_COEFFICIENTS 1
     runall $m3, $m9, 0
     brnzdec $m8, score
 scored:
@@ -144,7 +113,7 @@ scored:
     runall $m3, $m2, 0
     setzi $m3, first_values
     sync 2
-    COEFFICIENTS
+    F16_COEFFICIENTS 1
     runall $m3, $m8, 0
     setzi $m3, rest_values
     brz $m1, valued
@@ -152,7 +121,7 @@ scored:
 value:
     add $m9, $m9, $m6
     sync 2
-    COEFFICIENTS
+    F16_COEFFICIENTS 1
     runall $m3, $m9, 0
     brnzdec $m1, value
 valued:
@@ -181,16 +150,6 @@ valued:
     ld32 $m3, $m12, $m15, \product + T_FIRST
     setzi $m4, STRIDE_FIRST
     tapack $m0:1, $m7, $m3, $m5
-    bri run_rows
-.endm
-.macro REST product
-    ld32 $m2, $m12, $m15, \product + T_ROWS
-    ld32 $m0, $m12, $m15, \product + T_REST
-    brneg $m2, no_rows
-    ld32 $m1, $m12, $m15, \product + T_REST + 1
-    ld32 $m3, $m12, $m15, \product + T_OUT
-    add $m0, $m0, $m13
-    setzi $m4, STRIDE_REST
     bri run_rows
 .endm
 
@@ -324,41 +283,17 @@ first_scores:
     FIRST SCORES
 .p2align 3
 rest_scores:
-    REST SCORES
+    F16_REST SCORES
+    bri run_rows
 .p2align 3
 first_values:
     FIRST VALUES
 .p2align 3
 rest_values:
-    REST VALUES
+    F16_REST VALUES
+    bri run_rows
 
-// The loop of gemm_f16.S, which explains it.
-.p2align 3
-run_rows:
-    setzi $a6, 8
-    { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
-    { ld64 $a2:3, $m3, $m15, 1 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP0 }
-    { ld64 $a0:1, $m3, $m15, 2 ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP1 }
-    { ld64 $a2:3, $m3, $m15, 3 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP1 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
-.p2align 3
-    { rpt $m2, 3 ; fnop }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP2 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP3 }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
-    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, AMP2 }
-    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a6:7, $azeros, $azeros, AMP3 }
-    st64pace $a4:5, $m0:1+=, $m4, 0
-    st64pace $a6:7, $m0:1+=, $m4, 0
-no_rows:
-    exitz $m15
+F16_RUN_ROWS
 
 // The own keys of V, all channels.
 .p2align 3

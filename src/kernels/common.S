@@ -287,3 +287,117 @@ ENTRY
 .p2align 3
 worker:
 .endm
+
+// $m0 = doublewords to map -> the worker's own run: $m6 at x, $m7 at out, $m2 = doublewords - 1. Goes
+// to `done` when it has none. Clobbers $m1, $m3..$m5.
+.macro OWN_RUN x, out
+    SPLIT
+    brz $m2, done
+    ld32 $m6, $m13, $m15, \x
+    ld32 $m7, $m13, $m15, \out
+    shl $m1, $m1, 3
+    add $m6, $m6, $m1
+    add $m7, $m7, $m1
+    add $m2, $m2, -1
+.endm
+
+// ---- Products with both sets of the matrix unit, f16v4hihov4amp (gemm_f16.S, attention_block.S) --
+
+// Words of a worker's area, one set a product: rows - 1; byte offset of the first row in a panel;
+// address of the own rows of x in the first panel; address of the row of first partials; packed
+// pointers of the groups after the first (A0 relative to the panel of x, A1 = partials of the second
+// row, A2 = results); address of the own rows of out. S1 of the strides = partials to the next row,
+// which for the first group is the start of the same row again. Selectors (x, partials, result) of
+// the bundle that ends a row of partials, and of the others.
+.macro F16_PRODUCT_NAMES
+.set T_ROWS, 0
+.set T_OFFSET, 1
+.set T_X, 2
+.set T_FIRST, 3
+.set T_REST, 4
+.set T_OUT, 6
+.set STRIDE_REST, 1 << 10
+.set STRIDE_FIRST, 1021 << 10
+.set PACE, 0
+.set PACE_END, 2 << 2
+.set AMP0, AMP_ALL + 0
+.set AMP1, AMP_ALL + 1
+.set AMP2, AMP_ALL + 2
+.set AMP3, AMP_ALL + 3
+.endm
+
+.macro F16_COEFFICIENTS_8 n, is_wide
+.if \is_wide
+    ld128putcs \n
+    ld128putcs \n + 2
+    ld128putcs \n + 4
+    ld128putcs \n + 6
+.else
+    ld64putcs \n
+    ld64putcs \n + 1
+    ld64putcs \n + 2
+    ld64putcs \n + 3
+    ld64putcs \n + 4
+    ld64putcs \n + 5
+    ld64putcs \n + 6
+    ld64putcs \n + 7
+.endif
+.endm
+
+// Two channels to a set, the sets in turn. is_wide: they lie in region 1.
+.macro F16_COEFFICIENTS is_wide
+    F16_COEFFICIENTS_8 0, \is_wide
+    F16_COEFFICIENTS_8 32, \is_wide
+    F16_COEFFICIENTS_8 8, \is_wide
+    F16_COEFFICIENTS_8 40, \is_wide
+    F16_COEFFICIENTS_8 16, \is_wide
+    F16_COEFFICIENTS_8 48, \is_wide
+    F16_COEFFICIENTS_8 24, \is_wide
+    F16_COEFFICIENTS_8 56, \is_wide
+.endm
+
+// Start of a launch of any group but the first, with the address of the group's panel of x. product:
+// word of the area where its words begin.
+.macro F16_REST product
+    ld32 $m2, $m12, $m15, \product + T_ROWS
+    ld32 $m0, $m12, $m15, \product + T_REST
+    brneg $m2, no_rows
+    ld32 $m1, $m12, $m15, \product + T_REST + 1
+    ld32 $m3, $m12, $m15, \product + T_OUT
+    add $m0, $m0, $m13
+    setzi $m4, STRIDE_REST
+.endm
+
+// The own rows: $m2 = rows - 1, $m0:1 packed pointers, $m3 = first row of partials, $m4 strides.
+// Issue i = 4 row + phase takes x word i and the partials of word i + 4 (the next row's), and
+// ejects word i - 4 of the results. Bundle i loads for bundle i + 1 and stores what bundle i - 2
+// ejected: the partials are read 11 words ahead of the results written, an odd distance, hence
+// different halves of an interleaved pair (rows of partials and out are 16-aligned).
+.macro F16_RUN_ROWS
+.p2align 3
+run_rows:
+    setzi $a6, 8
+    { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
+    { ld64 $a2:3, $m3, $m15, 1 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP0 }
+    { ld64 $a0:1, $m3, $m15, 2 ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP1 }
+    { ld64 $a2:3, $m3, $m15, 3 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP1 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
+.p2align 3
+    { rpt $m2, 3 ; fnop }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP2 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
+    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, AMP2 }
+    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a6:7, $azeros, $azeros, AMP3 }
+    st64pace $a4:5, $m0:1+=, $m4, 0
+    st64pace $a6:7, $m0:1+=, $m4, 0
+no_rows:
+    exitz $m15
+.endm

@@ -10,57 +10,8 @@
 // The first group of a panel is launched with the address of the panel of out, the others with
 // that of the group's panel of x: any 4-aligned value may be launched with.
 //
-// Worker area: 0 rows - 1; 4 byte offset of the first row in a panel; 8 address of the own rows of
-// x in the first panel; 12 address of the row of first partials; 16 packed pointers of the other
-// groups (A0 relative to the panel of x, A1 = partials of the second row, A2 = results); 24
-// address of the own rows of out.
-.set T_ROWS, 0
-.set T_OFFSET, 1
-.set T_X, 2
-.set T_FIRST, 3
-.set T_REST, 4
-.set T_OUT, 6
-
-// S1 = partials to the next row, which for the first group is the start of the same row again.
-.set STRIDE_REST, 1 << 10
-.set STRIDE_FIRST, 1021 << 10
-// Selectors (x, partials, result) of the bundle that ends a row of partials, and of the others.
-.set PACE, 0
-.set PACE_END, 2 << 2
-.set AMP0, AMP_ALL + 0
-.set AMP1, AMP_ALL + 1
-.set AMP2, AMP_ALL + 2
-.set AMP3, AMP_ALL + 3
-
-.macro COEFFICIENTS_8 n
-.if W_REGION1
-    ld128putcs \n
-    ld128putcs \n + 2
-    ld128putcs \n + 4
-    ld128putcs \n + 6
-.else
-    ld64putcs \n
-    ld64putcs \n + 1
-    ld64putcs \n + 2
-    ld64putcs \n + 3
-    ld64putcs \n + 4
-    ld64putcs \n + 5
-    ld64putcs \n + 6
-    ld64putcs \n + 7
-.endif
-.endm
-
-// Two channels to a set, the sets in turn.
-.macro COEFFICIENTS
-    COEFFICIENTS_8 0
-    COEFFICIENTS_8 32
-    COEFFICIENTS_8 8
-    COEFFICIENTS_8 40
-    COEFFICIENTS_8 16
-    COEFFICIENTS_8 48
-    COEFFICIENTS_8 24
-    COEFFICIENTS_8 56
-.endm
+// Worker area: the words of a product (common.S).
+F16_PRODUCT_NAMES
 
 .supervisor
 .p2align 3
@@ -83,13 +34,13 @@ ENTRY
 panel:
     mov $m3, $m0
     add $m4, $m5, -1
-    COEFFICIENTS
+    F16_COEFFICIENTS W_REGION1
     runall $m7, $m8, 0
     brz $m5, product
 group:
     add $m3, $m3, $m1
     sync 2
-    COEFFICIENTS
+    F16_COEFFICIENTS W_REGION1
     runall $m9, $m3, 0
     brnzdec $m4, group
 product:
@@ -162,44 +113,8 @@ first:
 
 .p2align 3
 rest:
-    ld32 $m2, $m12, $m15, T_ROWS
-    ld32 $m0, $m12, $m15, T_REST
-    brneg $m2, no_rows
-    ld32 $m1, $m12, $m15, T_REST + 1
-    ld32 $m3, $m12, $m15, T_OUT
-    add $m0, $m0, $m13
-    setzi $m4, STRIDE_REST
-
-// Issue i = 4 row + phase takes x word i and the partials of word i + 4 (the next row's), and
-// ejects word i - 4 of the results. Bundle i loads for bundle i + 1 and stores what bundle i - 2
-// ejected: the partials are read 11 words ahead of the results written, an odd distance, hence
-// different halves of an interleaved pair (rows of partials and out are 16-aligned).
-.p2align 3
-run_rows:
-    setzi $a6, 8
-    { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
-    { ld64 $a2:3, $m3, $m15, 1 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP0 }
-    { ld64 $a0:1, $m3, $m15, 2 ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP1 }
-    { ld64 $a2:3, $m3, $m15, 3 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP1 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
-.p2align 3
-    { rpt $m2, 3 ; fnop }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP2 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP3 }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
-    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, AMP2 }
-    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a6:7, $azeros, $azeros, AMP3 }
-    st64pace $a4:5, $m0:1+=, $m4, 0
-    st64pace $a6:7, $m0:1+=, $m4, 0
-no_rows:
-    exitz $m15
+    F16_REST 0
+F16_RUN_ROWS
 
 .if ACT != ACT_NONE
 // Launch after the last group: the activation of the own rows, in place.

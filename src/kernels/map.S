@@ -9,14 +9,7 @@
     LAUNCH_ONCE
     ld32 $m0, $m13, $m15, MAP_N
     shl $m0, $m0, 2
-    SPLIT
-    brz $m2, done
-    ld32 $m6, $m13, $m15, MAP_X
-    ld32 $m7, $m13, $m15, MAP_OUT
-    shl $m1, $m1, 3
-    add $m6, $m6, $m1
-    add $m7, $m7, $m1
-    add $m2, $m2, -1
+    OWN_RUN MAP_X, MAP_OUT
 .if OP == MAP_EXP
     or $a0, $azero, 0x42b00000
     st32 $a0, $m12, $m15, 0

@@ -2,14 +2,7 @@
 // worker, so out may equal x. Without transcendentals the values never leave f16.
     LAUNCH_ONCE
     ld32 $m0, $m13, $m15, UNARY_QUADS
-    SPLIT
-    brz $m2, done
-    ld32 $m6, $m13, $m15, UNARY_X
-    ld32 $m7, $m13, $m15, UNARY_OUT
-    shl $m1, $m1, 3
-    add $m6, $m6, $m1
-    add $m7, $m7, $m1
-    add $m2, $m2, -1
+    OWN_RUN UNARY_X, UNARY_OUT
 .if ACT == ACT_NONE || ACT == ACT_RELU
     ld64step $a0:1, $m15, $m6+=, 1
 .if ACT == ACT_RELU
