@@ -143,10 +143,23 @@ static const struct plan_dist *intern(struct dist_pool *pool, struct dist_entry 
     return &e->dist;
 }
 
+/* A plain grid of m x n blocks, one a tile; callers change what differs. */
+static struct dist_entry entry(uint32_t rows, uint32_t panels, uint32_t m, uint32_t n) {
+    return (struct dist_entry){
+        .rows = rows,
+        .panels = panels,
+        .m = m,
+        .n = n,
+        .k = 1,
+        .parts = 1,
+        .row_parts = 1,
+        .layout = DIST_RESULT,
+        .quads = 4};
+}
+
 const struct plan_dist *
 dist_grid(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m, uint32_t n) {
-    return intern(
-        pool, (struct dist_entry){NULL, rows, panels, m, n, 1, 1, 1, DIST_RESULT, 4, 0, {0}});
+    return intern(pool, entry(rows, panels, m, n));
 }
 
 const struct plan_dist *
@@ -155,14 +168,10 @@ dist_strips(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t n, 
     for (uint32_t j = 0; j <= n; j++) {
         is_whole = is_whole && (uint64_t)(4 * panels) * j / n % 4 == 0;
     }
-    if (is_whole) {
-        return intern(
-            pool,
-            (struct dist_entry){NULL, rows, panels, rows, n, 1, 1, 1, DIST_RESULT, 4, first, {0}});
-    }
-    return intern(
-        pool,
-        (struct dist_entry){NULL, rows, 4 * panels, rows, n, 1, 1, 1, DIST_RESULT, 1, first, {0}});
+    struct dist_entry e = entry(rows, is_whole ? panels : 4 * panels, rows, n);
+    e.quads = is_whole ? 4 : 1;
+    e.first = first;
+    return intern(pool, e);
 }
 
 const struct plan_dist *
@@ -170,48 +179,36 @@ dist_result(struct dist_pool *pool, uint32_t rows, uint32_t panels, const struct
     if (g->form.by_rows) {
         return dist_strips(pool, rows, panels, g->n, g->form.first);
     }
-    return intern(
-        pool, (struct dist_entry){
-                  .rows = rows,
-                  .panels = panels,
-                  .m = g->m,
-                  .n = g->n,
-                  .k = g->k,
-                  .parts = 1,
-                  .row_parts = g->form.row_parts,
-                  .quads = 4,
-                  .first = g->form.first});
+    struct dist_entry e = entry(rows, panels, g->m, g->n);
+    e.k = g->k;
+    e.row_parts = g->form.row_parts;
+    e.first = g->form.first;
+    return intern(pool, e);
 }
 
 const struct plan_dist *dist_operand(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(
-        pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, DIST_OPERAND, 4, 0, {0}});
+    struct dist_entry e = entry(rows, groups, m, n);
+    e.k = k;
+    e.layout = DIST_OPERAND;
+    return intern(pool, e);
 }
 
 const struct plan_dist *dist_stream(
     struct dist_pool *pool, uint32_t rows, uint32_t groups, uint32_t m, uint32_t n, uint32_t k) {
-    return intern(
-        pool, (struct dist_entry){NULL, rows, groups, m, n, k, 1, 1, DIST_STREAM, 4, 0, {0}});
+    struct dist_entry e = entry(rows, groups, m, n);
+    e.k = k;
+    e.layout = DIST_STREAM;
+    return intern(pool, e);
 }
 
 const struct plan_dist *dist_heads(
     struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t batches, uint32_t heads,
     uint32_t parts, uint32_t cuts, uint32_t first) {
-    return intern(
-        pool, (struct dist_entry){
-                  NULL,
-                  rows,
-                  panels,
-                  batches * parts,
-                  heads * cuts,
-                  1,
-                  parts,
-                  1,
-                  DIST_RESULT,
-                  4,
-                  first,
-                  {0}});
+    struct dist_entry e = entry(rows, panels, batches * parts, heads * cuts);
+    e.parts = parts;
+    e.first = first;
+    return intern(pool, e);
 }
 
 const struct plan_dist *
@@ -366,7 +363,7 @@ uint32_t plan_gemm_menu(
     return menu.count;
 }
 
-/* ---- Shares of a reduction --------------------------------------------------------------------- */
+/* ---- Shares of a reduction ------------------------------------------------------------------- */
 
 bool plan_form_equal(const struct plan_form *a, const struct plan_form *b) {
     return a->is_f16 == b->is_f16 && a->row_parts == b->row_parts && a->by_rows == b->by_rows &&

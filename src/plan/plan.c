@@ -1,88 +1,14 @@
 /* The search: see plan.h. A partial plan (struct state) holds the distribution of each matrix made
  * so far, what parameters take on each tile, and its cost; extending it by each entry of a step's
- * menu and keeping the cheapest of each kind gives the partial plans after that step. */
-#include "plan/plan_internal.h"
+ * menu (extend_gemm.c, extend_local.c) and keeping the cheapest of each kind gives the partial
+ * plans after that step. */
+#include "plan/search_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct choice {
-    uint32_t m, n, k;
-    struct plan_form form; /* GEMM */
-    bool w_region1, is_deferred;
-    uint8_t fused;
-    const struct plan_dist *dist;
-    const struct plan_dist *inputs[PLAN_OPERANDS]; /* of graph inputs first read here, or NULL */
-    uint64_t compute, exchange;
-};
-
-struct state {
-    const struct plan_dist **dist; /* by matrix */
-    uint32_t *level;               /* by matrix: superstep whose compute makes it; inputs 0 */
-    uint32_t *resident;            /* by tile: parameter bytes */
-    uint32_t *region1;             /* by tile: of them in region 1 */
-    uint32_t levels;               /* supersteps with an exchange so far */
-    uint32_t base;                 /* level before which nothing may run: loops end and start */
-    uint64_t cost, exchange;
-    uint64_t rank;         /* cost, the price of its parameter bytes, and `ahead` */
-    uint64_t ahead;        /* of the siblings of a product to come (extend_lanes) */
-    struct footprint most; /* over the steps so far; resident unused */
-    const struct state *before;
-    struct choice choice; /* of the last step */
-};
-
-struct shortage { /* bytes of logical tile 0, which no plan leaves out */
-    uint64_t bytes;
-    uint64_t before, own; /* parameters of the steps before, and of the step */
-    uint64_t transient,
-        region1;      /* the largest step's operands, result, scratch; interleaved ones */
-    uint64_t largest; /* single buffer */
-};
-
-struct search {
-    const struct plan *plan; /* fused */
-    const struct plan_options *options;
-    uint32_t tiles;
-    struct arena *arena;
-    struct dist_pool pool;
-    struct state *states, *next;
-    uint32_t count, next_count, next_cap;
-    uint32_t *last_use; /* by matrix: last step that reads it; outputs: step_count */
-    uint64_t work;
-    uint64_t byte_price;     /* 1/256 cycles a parameter byte: 0 until a plan does not fit */
-    uint64_t limit0, limit1; /* bytes of the two regions that may be filled */
-    struct shortage least;   /* of the step at hand: the rejected choice that needs least */
-};
-
-/* Stands for the distribution of a deferred NORM's result. */
 static const uint32_t no_bound[1];
-static const struct plan_dist deferred = {0, 0, no_bound, no_bound, NULL, 4};
-
-static const struct plan_matrix *matrix(const struct search *q, uint32_t at) {
-    return &q->plan->matrices[at];
-}
-
-struct draft { /* a choice with what it does to a state, before copying anything */
-    struct choice c;
-    uint32_t level;
-    uint32_t new_levels;
-    uint64_t cost, exchange, rank;
-    uint64_t ahead;
-    struct footprint bytes, most;
-    const struct state *from;
-    uint64_t kind; /* hash of the live distributions */
-};
-
-static bool same_operand(
-    const struct plan_dist *source, const struct plan_step *s, const struct choice *c,
-    struct dist_pool *pool) {
-    return c->n == 1 && c->form.chunks == 1 && s->in_panel[0] == 0 &&
-           plan_dist_equal(source, dist_operand(pool, s->rows, s->groups, c->m, c->n, c->k));
-}
-
-static uint64_t larger(uint64_t a, uint64_t b) {
-    return a > b ? a : b;
-}
+const struct plan_dist search_deferred = {0, 0, no_bound, no_bound, NULL, 4};
 
 /* Whether residents of both regions leave room for the largest transients of any step so far. */
 static bool has_room(
@@ -96,9 +22,7 @@ static bool has_room(
            most->transient - most->region1 <= left0 + left1;
 }
 
-/* Memory of the draft's tiles; false when one is over a limit. Weights go to region 1 while there
- * is room on every tile of the step, else to region 0. */
-static bool fits(struct search *q, const struct plan_step *s, struct draft *d) {
+bool search_fits(struct search *q, const struct plan_step *s, struct draft *d) {
     const struct state *from = d->from;
     d->bytes.resident *= plan_param_copies(q->plan, (uint32_t)(s - q->plan->steps));
     uint32_t used = s->kind == PLAN_GEMM ? d->c.m * d->c.n * d->c.k : q->tiles;
@@ -197,7 +121,7 @@ static void offer(struct search *q, struct draft *list, uint32_t step, struct dr
     list[at] = d;
 }
 
-static void finish_draft(
+void search_offer(
     struct search *q, struct draft *list, uint32_t step, struct draft d, uint64_t moved,
     uint32_t avail /* level at which all operands are there */) {
     const struct state *from = d.from;
@@ -217,440 +141,16 @@ static void finish_draft(
     offer(q, list, step, d);
 }
 
-/* Level from which on a matrix can be read by the next step. */
-static uint32_t level_of(const struct state *s, uint32_t matrix) {
-    return s->level[matrix] > s->base ? s->level[matrix] : s->base;
-}
-
-static const struct plan_dist *rows_home(struct search *q, const struct plan_matrix *x) {
+const struct plan_dist *search_rows_home(struct search *q, const struct plan_matrix *x) {
     uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
     return dist_grid(&q->pool, x->rows, x->panels, m, 1);
 }
 
-/* Products of one operand that follow each other: [first, first + count), step one of them. */
-static uint32_t siblings(const struct search *q, uint32_t step, uint32_t *ret_count) {
-    const struct plan_step *all = q->plan->steps, *s = &all[step];
-    uint32_t first = step, end = step + 1;
-    while (first > 0 && all[first - 1].kind == PLAN_GEMM && all[first - 1].in[0] == s->in[0] &&
-           all[first - 1].in_panel[0] == s->in_panel[0] &&
-           plan_is_same_part(q->plan, first - 1, step)) {
-        first--;
-    }
-    while (end < q->plan->step_count && all[end].kind == PLAN_GEMM && all[end].in[0] == s->in[0] &&
-           all[end].in_panel[0] == s->in_panel[0] && plan_is_same_part(q->plan, end, step)) {
-        end++;
-    }
-    *ret_count = matrix(q, s->in[0])->kind == PLAN_CONSTANT ? 1 : end - first;
-    return first;
-}
-
-struct operand {                    /* of a product, in a state */
-    uint32_t read;                  /* matrix */
-    const struct plan_dist *source; /* its distribution, NULL of an input first read here */
-    const struct plan_step *norm;   /* deferred, between it and the product */
-};
-
-static struct operand
-product_operand(const struct search *q, const struct plan_step *s, const struct state *from) {
-    struct operand o = {s->in[0], from->dist[s->in[0]], NULL};
-    if (o.source == &deferred) {
-        o.norm = &q->plan->steps[matrix(q, s->in[0])->step];
-        o.read = o.norm->in[0];
-        o.source = from->dist[o.read];
-    }
-    return o;
-}
-
-/* One grid. beside: cycles of a sibling that runs at the same time and shares the operand, or 0. */
-static void extend_grid(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from,
-    const struct grid *g, const struct operand *o, uint64_t beside, uint64_t ahead) {
-    const struct plan_step *s = &q->plan->steps[step];
-    const struct plan_matrix *x = matrix(q, o->read);
-    struct draft d = {
-        .from = from, .ahead = ahead, .c = {.m = g->m, .n = g->n, .k = g->k, .form = g->form}};
-    d.bytes = cost_gemm_bytes(s, g);
-    if (o->source != NULL &&
-        g->form.chunks == 1) { /* its home blocks live beside what is gathered from them */
-        d.bytes.transient +=
-            32ull * cost_ceil(s->rows, o->source->m) * cost_ceil(s->groups, o->source->n);
-    }
-    if (x->kind == PLAN_CONSTANT) {
-        d.bytes.resident += 32ull * cost_ceil(s->rows, g->m) * cost_ceil(s->groups, g->k);
-    }
-    if (o->norm != NULL) {
-        d.bytes.resident += 64ull * s->groups;
-        d.bytes.transient += 32ull * cost_ceil(s->rows, g->m) * s->groups;
-    }
-    if (!fits(q, s, &d)) {
-        return;
-    }
-    uint64_t reduce_exchange, reduce_compute;
-    cost_gemm_reduce(s, g, &reduce_exchange, &reduce_compute);
-    d.c.compute = cost_gemm_compute(s, g, d.c.w_region1) + reduce_compute;
-    if (o->norm != NULL) {
-        d.c.compute += cost_local(o->norm, cost_ceil(s->rows, g->m), s->groups);
-    }
-    d.c.compute -= beside < d.c.compute ? beside : d.c.compute;
-    d.c.exchange = reduce_exchange - (g->k > 1 ? PLAN_SYNC_CYCLES : 0) + cost_gemm_stream(s, g) -
-                   (uint64_t)PLAN_SYNC_CYCLES * (g->form.chunks - 1);
-    d.c.dist = dist_result(&q->pool, s->rows, s->panels, g);
-    uint64_t moved = 0;
-    const struct plan_dist *at = o->source;
-    if (x->kind == PLAN_INPUT && at == NULL) {
-        at = x->panels != s->groups ? rows_home(q, x)
-             : g->form.chunks > 1   ? dist_stream(&q->pool, s->rows, s->groups, g->m, g->n, g->k)
-                                    : dist_operand(&q->pool, s->rows, s->groups, g->m, g->n, g->k);
-        d.c.inputs[0] = at;
-    }
-    if (at != NULL && (g->form.lanes > 1 || !same_operand(at, s, &d.c, &q->pool))) {
-        moved = cost_move(at, s->rows, s->groups, g->m, g->k);
-    }
-    bool moves = moved > 0 || g->form.streams_w;
-    uint32_t level = level_of(from, o->read) + (moves ? 1 : 0);
-    finish_draft(q, list, step, d, beside > 0 ? 0 : moved, level);
-}
-
-/* The choice of an earlier step in a state that `step` extends. */
-static const struct choice *choice_of(const struct state *from, uint32_t step, uint32_t earlier) {
+const struct choice *search_choice(const struct state *from, uint32_t step, uint32_t earlier) {
     for (uint32_t i = step; i > earlier + 1; i--) {
         from = from->before;
     }
     return &from->choice;
-}
-
-/* Siblings that share the tiles and run at once: the first one chooses for all. The others cost
- * nothing then, which must show at once: without lanes `ahead` stands for them. */
-static void extend_lanes(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from,
-    const struct operand *o, uint32_t first, uint32_t count) {
-    const struct plan_step *s = &q->plan->steps[step];
-    uint32_t each = q->tiles / count;
-    struct grid g = {.m = s->rows, .k = 1};
-    g.form = (struct plan_form){
-        .row_parts = 1,
-        .chunks = 1,
-        .by_rows = true,
-        .lanes = count,
-        .first = (step - first) * each};
-    if (step > first) {
-        const struct choice *c = choice_of(from, step, first);
-        g.n = c->n;
-        if (g.n <= 4 * s->panels) {
-            extend_grid(q, list, step, from, &g, o, c->compute, 0);
-        }
-        return;
-    }
-    uint32_t menu[48], most = each / s->rows;
-    uint32_t cuts = plan_row_menu(4 * s->panels, most, menu, 48);
-    for (uint32_t i = 0; i < cuts; i++) {
-        g.n = menu[i];
-        extend_grid(q, list, step, from, &g, o, 0, 0);
-    }
-}
-
-static void extend_gemm(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from,
-    const struct grid *menu, uint32_t menu_count) {
-    const struct plan_step *s = &q->plan->steps[step];
-    struct operand o = product_operand(q, s, from);
-    uint32_t count, first = siblings(q, step, &count);
-    if (count > 1 && (step == first || choice_of(from, step, first)->form.lanes > 1)) {
-        extend_lanes(q, list, step, from, &o, first, count);
-        if (step > first) {
-            return;
-        }
-    }
-    uint32_t left = count > 1 ? first + count - step - 1 : 0;
-    for (uint32_t i = 0; i < menu_count; i++) {
-        struct grid g = menu[i];
-        bool streams = g.form.chunks > 1 || g.form.streams_w;
-        if (matrix(q, o.read)->kind == PLAN_CONSTANT) { /* waits for nothing: beside the others */
-            g.form.first = q->tiles - g.m * g.n * g.k;
-        }
-        if (o.norm == NULL || (g.k == 1 && !streams)) {
-            extend_grid(q, list, step, from, &g, &o, 0, left * cost_gemm_compute(s, &g, true));
-        }
-    }
-}
-
-/* Steps whose operands lie like the result, but for a window. */
-static bool is_elementwise(const struct plan_step *s) {
-    return s->kind != PLAN_PRODUCT && s->kind != PLAN_ATTENTION && s->kind != PLAN_TURN &&
-           s->kind != PLAN_PICK && s->kind != PLAN_ROW_REDUCE;
-}
-
-static bool needs_whole_rows(const struct plan_step *s) {
-    return s->kind == PLAN_SOFTMAX || s->kind == PLAN_NORM;
-}
-
-static bool lies_alike(const struct search *q, const struct plan_step *s, int o) {
-    return is_elementwise(s) && s->in_panel[o] == 0 && matrix(q, s->in[o])->panels == s->panels;
-}
-
-static uint64_t move_operand(
-    struct search *q, const struct plan_step *s, const struct plan_dist *dist, int o,
-    const struct plan_dist *source, const struct attention_cut *cut) {
-    if (lies_alike(q, s, o)) {
-        return plan_dist_equal(source, dist)
-                   ? 0
-                   : cost_move(source, s->rows, s->panels, dist->m, dist->n);
-    }
-    if (plan_is_home(s, dist, o, source)) {
-        return 0;
-    }
-    struct plan_need n = plan_need(s, dist, 0, 0, o);
-    uint32_t rows = n.row_last - n.row_first, panels = n.panel_last - n.panel_first;
-    uint32_t sources = 1 + rows * source->m / matrix(q, s->in[o])->rows;
-    bool is_paired = cut != NULL && o > 0 && attention_pairs_keys(cut) && rows >= 16 * sources;
-    return (is_paired ? 4ull : 8ull) * rows * panels + 3ull * panels * sources + PLAN_START_EVENTS;
-}
-
-/* Bytes of one tile: blocks of operands and result, a gathered one beside its source. */
-static struct footprint local_bytes(
-    const struct search *q, const struct plan_step *s, const struct plan_dist *dist, uint32_t rows,
-    uint32_t panels, bool moves) {
-    uint64_t block = (s->is_single ? 64ull : 32ull) * rows * panels;
-    struct footprint f = {.transient = block + 256, .largest = block};
-    for (int o = 0; o < PLAN_OPERANDS; o++) {
-        if (s->in[o] == PLAN_NONE || (o == 1 && s->in[1] == s->in[0])) {
-            continue;
-        }
-        struct plan_need n = plan_need(s, dist, 0, 0, o);
-        uint64_t own = is_elementwise(s)
-                           ? block
-                           : (uint64_t)plan_row_bytes(matrix(q, s->in[o])) *
-                                 (n.row_last - n.row_first) * (n.panel_last - n.panel_first);
-        if (matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
-            f.resident += own;
-        } else {
-            f.transient += own;
-            f.largest = larger(f.largest, own);
-        }
-    }
-    f.transient += (moves ? block : 0) + cost_local_bytes(s, rows);
-    f.region1 =
-        s->kind == PLAN_PRODUCT && !s->is_single ? kernel_gemm_scratch_bytes(rows) + 128 : 0;
-    f.resident += s->kind == PLAN_NORM ? 64ull * panels : 0;
-    f.resident += s->kind == PLAN_PICK ? 32 + cost_pick_bytes(s, rows, panels) : 0;
-    return f;
-}
-
-/* One choice of a step other than a GEMM: the result's distribution is `dist`. cut: of attention
- * in blocks, else NULL. */
-static void extend_one(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from,
-    const struct plan_dist *dist, const struct attention_cut *cut) {
-    struct plan_step chosen = q->plan->steps[step];
-    const struct plan_step *s = &chosen;
-    chosen.k = cut != NULL ? cut->key_parts : 1;
-    struct draft d = {.from = from, .c = {.m = dist->m, .n = dist->n, .k = s->k, .dist = dist}};
-    uint32_t rows = 0, panels = 0;
-    for (uint32_t i = 0; i < dist->m; i++) {
-        uint32_t part = dist->row_bound[i + 1] - dist->row_bound[i];
-        rows = part > rows ? part : rows;
-    }
-    for (uint32_t j = 0; j < dist->n; j++) {
-        uint32_t part = dist->panel_bound[j + 1] - dist->panel_bound[j];
-        panels = part > panels ? part : panels;
-    }
-    uint64_t moved = 0;
-    uint32_t avail = from->base; /* level after which all operands can be there */
-    for (int o = 0; o < PLAN_OPERANDS; o++) {
-        if (s->in[o] == PLAN_NONE || matrix(q, s->in[o])->kind == PLAN_CONSTANT) {
-            continue;
-        }
-        const struct plan_dist *source = from->dist[s->in[o]];
-        if (source == NULL) {
-            source = lies_alike(q, s, o) ? dist : rows_home(q, matrix(q, s->in[o]));
-            d.c.inputs[o] = source;
-        }
-        uint64_t cost = move_operand(q, s, dist, o, source, cut);
-        uint32_t level = level_of(from, s->in[o]) + (cost > 0 ? 1 : 0);
-        moved += cost;
-        avail = level > avail ? level : avail;
-    }
-    uint32_t depth = dist_depth(dist); /* blocks that a tile works on in turn */
-    d.bytes =
-        cut != NULL ? attention_bytes(s, cut) : local_bytes(q, s, dist, rows, panels, moved > 0);
-    d.bytes.resident *= depth;
-    d.bytes.transient *= depth;
-    d.bytes.region1 *= depth;
-    if (!fits(q, &q->plan->steps[step], &d)) {
-        return;
-    }
-    d.c.w_region1 = s->kind != PLAN_PRODUCT && d.c.w_region1;
-    d.c.compute = cut != NULL ? attention_compute(s, cut) : depth * cost_local(s, rows, panels);
-    d.c.exchange = cut != NULL ? attention_merge_exchange(s, cut) : 0;
-    finish_draft(q, list, step, d, moved, avail);
-}
-
-/* Attention with the rows of a head in `parts`: each head's columns in parts, too, on the last tiles;
- * grids of products begin at tile 0, so those hold least of what is gathered. */
-static void extend_cuts(
-    struct search *q, struct draft *list, uint32_t step, const struct state *from, uint32_t parts) {
-    const struct plan_step *s = &q->plan->steps[step];
-    const struct plan_product *p = &s->product;
-    uint32_t blocks = p->batches * p->heads * parts, menu[8];
-    uint32_t most = blocks > q->tiles ? 1 : q->tiles / blocks; /* 1: they take turns */
-    uint32_t count = plan_row_menu(p->out_panels, most, menu, 8);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct plan_dist *dist = dist_heads(
-            &q->pool, s->rows, s->panels, p->batches, p->heads, parts, menu[i],
-            blocks > q->tiles ? 0 : q->tiles - blocks * menu[i]);
-        extend_one(q, list, step, from, dist, NULL);
-    }
-}
-
-/* Turned matrices, products and attention: blocks of their own. */
-static void
-extend_blocks(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
-    const struct plan_step *s = &q->plan->steps[step];
-    const struct plan_product *p = &s->product;
-    uint32_t blocks = s->kind == PLAN_TURN ? 1 : p->batches * p->heads;
-    uint32_t rows = s->kind == PLAN_TURN ? cost_ceil(s->rows, 16) : p->a_rows;
-    uint32_t menu[48];
-    uint32_t count = plan_row_menu(rows, blocks > q->tiles ? 1 : q->tiles / blocks, menu, 48);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct plan_dist *dist;
-        if (s->kind == PLAN_TURN) {
-            dist = dist_rows16(&q->pool, s->rows, s->panels, menu[i]);
-        } else if (s->kind == PLAN_ATTENTION) {
-            extend_cuts(q, list, step, from, menu[i]);
-            continue;
-        } else if (p->out_panels > 0) {
-            dist = dist_heads(&q->pool, s->rows, s->panels, p->batches, p->heads, menu[i], 1, 0);
-        } else {
-            dist = dist_grid(&q->pool, s->rows, s->panels, blocks * menu[i], 1);
-        }
-        extend_one(q, list, step, from, dist, NULL);
-    }
-}
-
-static void
-extend_attention(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
-    const struct plan_step *s = &q->plan->steps[step];
-    struct attention_cut menu[8];
-    uint32_t count = attention_menu(s, q->tiles, menu, 8);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct plan_dist *dist = attention_dist(s, &menu[i], &q->pool);
-        extend_one(q, list, step, from, dist, &menu[i]);
-    }
-}
-
-/* A NORM may be left to its readers when they are products that read whole rows of it. */
-static bool may_defer(const struct search *q, uint32_t step) {
-    const struct plan_step *s = &q->plan->steps[step];
-    if (s->kind != PLAN_NORM || s->rows > PLAN_FEW_ROWS || s->in_panel[0] != 0 ||
-        matrix(q, s->in[0])->panels != s->panels) {
-        return false;
-    }
-    uint32_t readers = 0;
-    for (uint32_t i = step + 1; i < q->plan->step_count; i++) {
-        const struct plan_step *r = &q->plan->steps[i];
-        readers += r->kind == PLAN_GEMM && r->in[0] == s->out && r->groups == s->panels &&
-                   plan_is_same_part(q->plan, step, i);
-    }
-    return readers > 0 && readers == matrix(q, s->out)->uses;
-}
-
-static void
-extend_deferred(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
-    const struct plan_step *s = &q->plan->steps[step];
-    struct draft d = {
-        .from = from, .c = {.m = 1, .n = 1, .k = 1, .is_deferred = true, .dist = &deferred}};
-    if (may_defer(q, step) && q->last_use[s->out] < q->plan->step_count &&
-        from->dist[s->in[0]] != NULL && fits(q, s, &d)) {
-        finish_draft(q, list, step, d, 0, level_of(from, s->in[0]));
-    }
-}
-
-/* An ADD done by the product that makes its operand o, when the other one can be there in time. */
-static void
-extend_fused(struct search *q, struct draft *list, uint32_t step, const struct state *from, int o) {
-    const struct plan_step *s = &q->plan->steps[step];
-    uint32_t other = s->in[1 - o], made = s->in[o];
-    const struct plan_matrix *x = matrix(q, made), *y = matrix(q, other);
-    if (s->act != ACT_NONE || other == made || x->step == PLAN_NONE || x->uses != 1 ||
-        q->last_use[made] != step || !lies_alike(q, s, 0) || !lies_alike(q, s, 1) ||
-        !plan_is_same_part(q->plan, x->step, step) ||
-        !choice_of(from, step, x->step)->form.by_rows) {
-        return;
-    }
-    const struct plan_dist *dist = from->dist[made], *source = from->dist[other];
-    struct draft d = {
-        .from = from,
-        .c = {.m = dist->m, .n = dist->n, .k = 1, .fused = (uint8_t)(1 + o), .dist = dist}};
-    const struct plan_step *gemm = &q->plan->steps[x->step];
-    uint32_t quads = cost_ceil(4 * s->panels, dist->n);
-    uint64_t moved = 0;
-    if (y->kind == PLAN_CONSTANT) {
-        d.bytes.resident = 8 * quads;
-    } else if (source == NULL) {
-        d.c.inputs[1 - o] = dist;
-    } else {
-        bool is_there = plan_dist_equal(source, dist);
-        moved = is_there ? 0 : cost_move(source, s->rows, s->panels, dist->m, dist->n);
-        if (level_of(from, other) + (is_there ? 0 : 1) > from->level[made] ||
-            (y->step != PLAN_NONE && y->step > x->step && is_there)) {
-            return;
-        }
-    }
-    d.bytes.transient = d.bytes.largest = 8 * quads;
-    if (!fits(q, s, &d)) {
-        return;
-    }
-    struct kernel_variant v = {.id = KERNEL_GEMM_ROW, .act = gemm->act};
-    const uint32_t dims[] = {gemm->groups, 2 * quads};
-    uint32_t bare = kernel_cycles(&v, dims);
-    v.has_residual = true;
-    d.c.compute = kernel_cycles(&v, dims) - bare;
-    finish_draft(q, list, step, d, moved, from->level[made]);
-}
-
-static void
-extend_local(struct search *q, struct draft *list, uint32_t step, const struct state *from) {
-    const struct plan_step *s = &q->plan->steps[step];
-    if (s->kind == PLAN_CARRY) { /* a turn ends as it starts */
-        extend_one(q, list, step, from, from->dist[q->plan->repeat.carried], NULL);
-        return;
-    }
-    if (!is_elementwise(s) && s->kind != PLAN_PICK && s->kind != PLAN_ROW_REDUCE) {
-        if (s->product.is_blocked) {
-            extend_attention(q, list, step, from);
-        } else {
-            extend_blocks(q, list, step, from);
-        }
-        return;
-    }
-    extend_deferred(q, list, step, from);
-    for (int o = 0; o < 2 && s->kind == PLAN_ADD; o++) {
-        extend_fused(q, list, step, from, o);
-    }
-    bool is_free = true;
-    for (int o = 0; o < PLAN_OPERANDS; o++) {
-        const struct plan_dist *source = s->in[o] != PLAN_NONE ? from->dist[s->in[o]] : NULL;
-        if (source != NULL && lies_alike(q, s, o) && source->quads == 4) {
-            is_free = false;
-            if (!needs_whole_rows(s) || source->n == 1) {
-                extend_one(q, list, step, from, source, NULL);
-            }
-        }
-    }
-    if (!needs_whole_rows(s) && !is_free) {
-        return;
-    }
-    uint32_t menu[48];
-    uint32_t count = plan_row_menu(s->rows, q->tiles, menu, 48);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t n = 1;
-        if (!needs_whole_rows(s) && i + 1 == count) {
-            n = q->tiles / menu[i] < s->panels ? q->tiles / menu[i] : s->panels;
-        }
-        extend_one(
-            q, list, step, from, dist_grid(&q->pool, s->rows, s->panels, menu[i], n > 0 ? n : 1),
-            NULL);
-    }
 }
 
 static void adopt(struct search *q, struct state *to, uint32_t step, const struct draft *d) {
@@ -768,7 +268,7 @@ static void start(struct search *q) {
     }
     for (uint32_t i = q->plan->step_count; i-- > 0;) { /* of a NORM read later: its operand, too */
         const struct plan_step *n = &q->plan->steps[i];
-        if (may_defer(q, i) && q->last_use[n->in[0]] < q->last_use[n->out]) {
+        if (search_may_defer(q, i) && q->last_use[n->in[0]] < q->last_use[n->out]) {
             q->last_use[n->in[0]] = q->last_use[n->out];
         }
     }
@@ -790,7 +290,7 @@ static void settle(struct search *q, const struct state *s, struct plan *to) {
     to->matrices = arena_memdup(a, to->matrices, sizeof *to->matrices * to->matrix_count);
     for (uint32_t i = 0; i < to->matrix_count; i++) {
         struct plan_matrix *x = &to->matrices[i];
-        x->dist = x->kind == PLAN_CONSTANT || s->dist[i] == &deferred ? NULL : s->dist[i];
+        x->dist = x->kind == PLAN_CONSTANT || s->dist[i] == &search_deferred ? NULL : s->dist[i];
         if (x->kind == PLAN_INPUT && x->dist == NULL) { /* read by nobody, or an output as it is */
             uint32_t m = x->rows < q->tiles ? x->rows : q->tiles;
             x->dist = dist_grid(&q->pool, x->rows, x->panels, m, 1);
