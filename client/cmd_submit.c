@@ -55,8 +55,8 @@ static int send_once(
     return http_put(s->http, path, fd, bytes, NULL, err);
 }
 
-/* A blob is named by its bytes, so it may be sent again. A daemon that was never there is waited for
- * only when the user has said how long. */
+/* A blob is named by its bytes, so it may be sent again. A daemon that was never there is waited
+ * for only when the user has said how long. */
 static int send_blob(
     struct submit *s, const char *path, int fd, const char *what, uint64_t bytes, struct err *err) {
     uint64_t until = http_now_ms() + s->retry_ms;

@@ -1,6 +1,6 @@
 /* Profiles of jobs: the store thread writes the file into the job's staging folder, makes it a blob
- * that the job pins (so it stays and goes with the outputs), and keeps the report beside it. Nothing
- * here fails a job. */
+ * that the job pins (so it stays and goes with the outputs), and keeps the report beside it.
+ * Nothing here fails a job. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* Shared by compile.c, passes.c and exchange.c: the job's state between passes, and the shape of a pass. */
+/* Shared by compile.c, passes.c and exchange.c: the job's state between passes, and the shape of a
+ * pass. */
 #ifndef COMPILE_COMPILE_INTERNAL_H
 #define COMPILE_COMPILE_INTERNAL_H
 

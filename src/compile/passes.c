@@ -393,7 +393,7 @@ static int verify_final_exchange(struct compile_state *s, struct err *err) {
     return rc == 0 ? exchange_plan_verify(s->exchange, &s->scratch, err) : rc;
 }
 
-/* ---- Code and images -------------------------------------------------------------------------- */
+/* ---- Code and images ------------------------------------------------------------------------- */
 
 static int run_prepare_tile_code(struct compile_state *s, struct err *err) {
     uint64_t cycles = program_cycles(s->tg, s->exchange);

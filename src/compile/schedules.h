@@ -1,10 +1,10 @@
 /* Stored schedules of the exchange (design.md D6): read those of earlier compiles, stage new ones.
  *
  * A database has one table, schedule(key, value). Key: 64 hex of SHA-256(version, compiler id,
- * structure of the phase). Value: count, horizon without addresses, 1 for pairs, order, then SHA-256 of key and
- * all that, integers little-endian 32 bits. A value that is damaged, of another count or no
- * permutation counts as absent, as does a file that is absent, busy, truncated or no database: then
- * the order is made anew, and it is the same. Nothing here can fail a compile. */
+ * structure of the phase). Value: count, horizon without addresses, 1 for pairs, order, then
+ * SHA-256 of key and all that, integers little-endian 32 bits. A value that is damaged, of another
+ * count or no permutation counts as absent, as does a file that is absent, busy, truncated or no
+ * database: then the order is made anew, and it is the same. Nothing here can fail a compile. */
 #ifndef COMPILE_SCHEDULES_H
 #define COMPILE_SCHEDULES_H
 

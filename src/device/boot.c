@@ -1,6 +1,7 @@
 /* Reset and load (device fact sheet 1.4, 4.2 to 4.5): the autoloader puts the secondary loader,
- * ours or one from a file, on every tile, then 23 batches of 64 tiles travel through one transport buffer, each acknowledged
- * by group 1's mark. Afterwards all tiles wait in the loader's last barrier.
+ * ours or one from a file, on every tile, then 23 batches of 64 tiles travel through one transport
+ * buffer, each acknowledged by group 1's mark. Afterwards all tiles wait in the loader's last
+ * barrier.
  *
  * Why it ends: every wait has a limit in device time, every loop runs over tiles or frames. */
 #include "device/device_internal.h"

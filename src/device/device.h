@@ -40,8 +40,8 @@ struct device_options {
     void *open_arg;
 };
 
-/* Checks what no waiting will mend, touching neither lock nor device: the loader file and the
- * lock's folder. */
+/* Checks what no waiting will mend: the loader file, and that the lock's file can be opened or
+ * made. Takes neither lock nor device. */
 int device_check_options(const struct device_options *options, struct err *err);
 
 /* Takes the lock, then opens. -ERR_DEVICE_BUSY names the holder: pid, uid, command. */

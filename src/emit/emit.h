@@ -48,8 +48,7 @@ struct emit_kernels {
 struct emit_text {
     const uint8_t *bytes, *more; /* at RT_TEXT_BASE, and at RT_DATA0 what did not fit */
     uint32_t size, more_size;
-    uint32_t host_in, host_out, sample_start, sample_end,
-        advance; /* addresses of runtime routines */
+    uint32_t host_in, host_out, sample_start, sample_end, advance; /* runtime routines: addresses */
     const struct kernel_variant *variants;
     uint32_t *kernel_addr; /* by variant */
     uint32_t variant_count;

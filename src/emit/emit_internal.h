@@ -58,8 +58,8 @@ int emit_tile_program(
     struct arena *a, struct emit_program *ret, struct err *err);
 
 /* worker.c: descriptors. Order of a tile's table: program address, a zero, phases, calls,
- * what a loop advances; both
- * files walk it in this order and so agree on every address. */
+ * what a loop advances; supervisor.c and this file walk it in this order and so agree on every
+ * address. */
 #define EMIT_TABLE_HEAD 2u
 uint32_t emit_phase_words(const struct emit_context *c, uint32_t logical, uint32_t phase);
 uint32_t emit_table_words(const struct emit_context *c, uint32_t logical);

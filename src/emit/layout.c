@@ -102,8 +102,7 @@ static int layout_tile(
         return err_set(
             err, ERR_DOES_NOT_FIT,
             "tile %u (logical %u): exchange rows need %u bytes, beside a program of %u bytes and "
-            "tables "
-            "of %u; all that takes %u elements of %u bytes behind the first two, limit %u",
+            "tables of %u; all that takes %u elements of %u bytes behind the first two, limit %u",
             target_physical(tile).n, t, row_bytes, 4 * x->program_words, bytes, elements,
             TARGET_ELEMENT_BYTES, EMIT_MAX_OVERFLOW);
     }

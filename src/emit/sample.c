@@ -9,8 +9,8 @@
  * be: one for each phase of the whole program, and one for each group of calls of the tile. A tile
  * that would need more than EMIT_MAX_MARKS stops sampling: its last interval is `rest`.
  *
- * In a loop each turn stores its marks over those of the turn before: the last one is what a profile
- * shows, and an interval `repeat` before it stands for all others. */
+ * In a loop each turn stores its marks over those of the turn before: the last one is what a
+ * profile shows, and an interval `repeat` before it stands for all others. */
 #include "emit/emit_internal.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Bytes of a buffer as affine maps between a tensor and a page (design.md D7).
  *
- * A buffer is a sequence of units: a row of a panel (16 elements; in strips 4) for matrices, a block
- * of 1, 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
+ * A buffer is a sequence of units: a row of a panel (16 elements; in strips 4) for matrices, a
+ * block of 1, 8 or 16 channels by 16 K for weights. Units run over two indices, inner fastest: rows
  * inside panels, K groups inside blocks of channels. A range of units is cut into at most three
  * rectangles of (outer, inner), and each rectangle where the tensor ends, so that padding is in no
  * slice: the host's zeroed page supplies it. */
@@ -67,7 +67,8 @@ static uint32_t at_page(const struct walk *w, uint32_t outer, uint32_t inner, ui
     return w->page_offset + (outer * w->inner + inner - w->first_unit) * unit_bytes;
 }
 
-/* The same of any axis of `size` in units: element at which piece `at` of `piece` (16 or 4) starts. */
+/* The same of any axis of `size` in units: element at which piece `at` of `piece` (16 or 4)
+ * starts. */
 static uint32_t
 unit_place(uint32_t at, uint32_t piece, uint32_t unit, uint32_t size, uint32_t *ret_left) {
     uint32_t each = (unit + 15) / 16 * (16 / piece);

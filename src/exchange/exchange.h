@@ -105,10 +105,12 @@ struct exchange_phase {
     uint32_t horizon;               /* max over rows */
     uint32_t lower_bound;           /* busiest endpoint (5.1): items alone */
     struct exchange_endpoint busiest;
-    uint32_t latency_bound; /* no order is shorter: busiest endpoint with its latency, each
-                                      * transfer alone, chains of dependent ones */
-    uint32_t free_horizon;  /* reuse.h: of the same order without addresses; what the phase
-                                      * is longer is the fault of where data lies. 0: not known */
+    /* No order is shorter: busiest endpoint with its latency, each transfer alone, chains of
+     * dependent ones. */
+    uint32_t latency_bound;
+    /* reuse.h: of the same order without addresses; what the phase is longer is the fault of where
+     * data lies. 0: not known. */
+    uint32_t free_horizon;
     uint32_t max_row_bytes;
     struct logical_tile longest_row;
     uint64_t total_row_bytes;

@@ -7,7 +7,8 @@
  * two parts differently; the shortest result wins, the earlier policy on a tie. Then the best one
  * is repeated with a handicap on the lanes that ended last, which makes their transfers come
  * sooner (a squeaky wheel gets the grease). Waves (waves.c) come before all that. All stops at once
- * when the latency bound is reached, for large phases when it is near. The number of rounds is a matter of work, never of time, so that equal input gives equal rows.
+ * when the latency bound is reached, for large phases when it is near. The number of rounds is a
+ * matter of work, never of time, so that equal input gives equal rows.
  */
 #include "exchange/exchange_internal.h"
 

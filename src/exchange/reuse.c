@@ -104,10 +104,10 @@ int exchange_order_search(
     return rc;
 }
 
-/* Places an order at real addresses: no transfer earlier than where it stands without addresses, and
- * once as early as possible. The first keeps all places that can be kept; the second is disturbed by
- * everything that addresses change, because what is a little early or late may take the place of
- * another, but may be shorter. It is made where it may help or costs little. */
+/* Places an order at real addresses: no transfer earlier than where it stands without addresses,
+ * and once as early as possible. The first keeps all places that can be kept; the second is
+ * disturbed by everything that addresses change, because what is a little early or late may take
+ * the place of another, but may be shorter. It is made where it may help or costs little. */
 static int materialise(
     const struct exchange_transfer *transfers, uint32_t count, const struct exchange_options *given,
     const struct exchange_order *order, struct arena *a, struct exchange_phase *ret,

@@ -43,10 +43,11 @@ struct exchange_orders { /* where orders are known from; either function may be 
     void *arg;
 };
 
-enum exchange_origin {                     /* of the order of a phase */
-                       EXCHANGE_SCHEDULED, /* this compile made it, for this phase or an equal one before */
-                       EXCHANGE_REPLAYED, /* an earlier compile made it */
-                       EXCHANGE_REFUSED,  /* the addresses refused it: searched with them */
+/* Where the order of a phase comes from. */
+enum exchange_origin {
+    EXCHANGE_SCHEDULED, /* this compile made it, for this phase or an equal one before */
+    EXCHANGE_REPLAYED,  /* an earlier compile made it */
+    EXCHANGE_REFUSED,   /* the addresses refused it: searched with them */
 };
 
 /* exchange_schedule_phase() with default options, by way of an order without addresses. known may

@@ -10,8 +10,9 @@
 
 #include <string.h>
 
-/* Items of a stream at most, unless one transfer alone is longer. Short streams fill gaps, long ones
- * save controls and search; with several receivers there are few gaps that all of them share. */
+/* Items of a stream at most, unless one transfer alone is longer. Short streams fill gaps, long
+ * ones save controls and search; with several receivers there are few gaps that all of them
+ * share. */
 #define STREAM_ITEMS_ONE     256
 #define STREAM_ITEMS_SEVERAL 2048
 
@@ -61,7 +62,8 @@ bool exchange_follows(const struct exchange_transfer *transfers, uint32_t i) {
 
 /* Pairs keep source and format like others their source. The idle selection may not meet a pointer
  * of theirs (6): what exchange_check() asks of one transfer holds for the last piece, and before
- * others lie too many items. A tile among its own receivers must keep controls off its send starts (routes.c): alone. */
+ * others lie too many items. A tile among its own receivers must keep controls off its send starts
+ * (routes.c): alone. */
 static bool may_join(const struct grouping *g, uint32_t t) {
     const struct exchange_transfer *x = &g->p->transfers[t];
     if (g->chained[t] || (g->p->forms[t] == EXCHANGE_PAIRED && x->words < WIDE_LEAST)) {

@@ -21,7 +21,8 @@ struct exchange_trial {
     bool is_shorter; /* than the plan it was tried against */
 };
 
-/* Arenas as in build.h. Fails only when out of arena, by its jump: a candidate that cannot be scheduled is none. */
+/* Arenas as in build.h. Fails only when out of arena, by its jump: a candidate that cannot be
+ * scheduled is none. */
 void exchange_try_placement(
     const struct placement *p, const struct exchange_plan *x, const struct exchange_orders *known,
     struct arena *a, struct arena *scratch, struct exchange_trial *ret);

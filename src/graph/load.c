@@ -1,9 +1,10 @@
 /* model.json -> graph.
  *
- * Tensors first, then all nodes are read with their names, then the headers of tensor files; a name is defined once, by an input,
- * an initialiser or a node. Nodes are then added depth first in file order, each after the makers
- * of its operands, so the file's own order stays where it is topological. The walk keeps its own
- * stack and ends because a node is opened once; meeting an open one again is a cycle. */
+ * Tensors first, then all nodes are read with their names, then the headers of tensor files; a
+ * name is defined once, by an input, an initialiser or a node. Nodes are then added depth first in
+ * file order, each after the makers of its operands, so the file's own order stays where it is
+ * topological. The walk keeps its own stack and ends because a node is opened once; meeting an
+ * open one again is a cycle. */
 #include <string.h>
 
 #include "graph/load_internal.h"

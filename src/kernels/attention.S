@@ -1,5 +1,5 @@
-// ATTENTION: out[Rq][E] = softmax(scale Q K') V for one head's rows and E columns of V, by inner products, rows of q
-// in pairs (of an odd number the last with itself). Three launches a pair:
+// ATTENTION: out[Rq][E] = softmax(scale Q K') V for one head's rows and E columns of V, by inner
+// products, rows of q in pairs (of an odd number the last with itself). Three launches a pair:
 //   scores   a worker takes a run of keys: f32 scores of both rows in scratch, [key][2], largest
 //            of each in its area
 //   weights  the same run: exp(score - largest) in place, their sums in the areas

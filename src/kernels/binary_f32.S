@@ -1,5 +1,5 @@
-// BINARY_F32: out = a op b over 16 n elements of float32, b like a. Pairs are dealt out in runs, one
-// a worker, so out may equal a or b.
+// BINARY_F32: out = a op b over 16 n elements of float32, b like a. Pairs are dealt out in runs,
+// one a worker, so out may equal a or b.
     LAUNCH_ONCE
     ld32 $m0, $m13, $m15, BINARY_F32_N
     shl $m0, $m0, 3

@@ -288,8 +288,8 @@ ENTRY
 worker:
 .endm
 
-// $m0 = doublewords to map -> the worker's own run: $m6 at x, $m7 at out, $m2 = doublewords - 1. Goes
-// to `done` when it has none. Clobbers $m1, $m3..$m5.
+// $m0 = doublewords to map -> the worker's own run: $m6 at x, $m7 at out, $m2 = doublewords - 1.
+// Goes to `done` when it has none. Clobbers $m1, $m3..$m5.
 .macro OWN_RUN x, out
     SPLIT
     brz $m2, done
@@ -301,14 +301,14 @@ worker:
     add $m2, $m2, -1
 .endm
 
-// ---- Products with both sets of the matrix unit, f16v4hihov4amp (gemm_f16.S, attention_block.S) --
+// ---- Products with both sets of the matrix unit (gemm_f16.S, attention_block.S) -----------------
 
 // Words of a worker's area, one set a product: rows - 1; byte offset of the first row in a panel;
 // address of the own rows of x in the first panel; address of the row of first partials; packed
-// pointers of the groups after the first (A0 relative to the panel of x, A1 = partials of the second
-// row, A2 = results); address of the own rows of out. S1 of the strides = partials to the next row,
-// which for the first group is the start of the same row again. Selectors (x, partials, result) of
-// the bundle that ends a row of partials, and of the others.
+// pointers of the groups after the first (A0 relative to the panel of x, A1 = partials of the
+// second row, A2 = results); address of the own rows of out. S1 of the strides = partials to the
+// next row, which for the first group is the start of the same row again. Selectors (x, partials,
+// result) of the bundle that ends a row of partials, and of the others.
 .macro F16_PRODUCT_NAMES
 .set T_ROWS, 0
 .set T_OFFSET, 1
@@ -356,8 +356,8 @@ worker:
     F16_COEFFICIENTS_8 56, \is_wide
 .endm
 
-// Start of a launch of any group but the first, with the address of the group's panel of x. product:
-// word of the area where its words begin.
+// Start of a launch of any group but the first, with the address of the group's panel of x.
+// product: word of the area where its words begin.
 .macro F16_REST product
     ld32 $m2, $m12, $m15, \product + T_ROWS
     ld32 $m0, $m12, $m15, \product + T_REST

@@ -1,6 +1,6 @@
-// GEMM_F32: out[R][16 P] = x[R][K] . w[K][16 P], all float32 panels, by products of one element of x
-// and two of w. Items of a row and two columns are dealt out in turn, a worker every sixth. 4 bundles
-// a product pair against a roofline of 2 (two loads).
+// GEMM_F32: out[R][16 P] = x[R][K] . w[K][16 P], all float32 panels, by products of one element of
+// x and two of w. Items of a row and two columns are dealt out in turn, a worker every sixth. 4
+// bundles a product pair against a roofline of 2 (two loads).
     LAUNCH_ONCE
     ld32 $m8, $m13, $m15, GEMM_F32_ROWS
     ld32 $m9, $m13, $m15, GEMM_F32_INNER

@@ -44,7 +44,8 @@ enum kernel_act {
     ACT_COUNT
 };
 
-/* What BINARY, MAP, ROW_REDUCE, RELAYOUT and PICK do, and how BINARY's b is spread: `op`, `form`. */
+/* What BINARY, MAP, ROW_REDUCE, RELAYOUT and PICK do, and how BINARY's b is spread: `op`,
+ * `form`. */
 enum kernel_binary {
     BINARY_ADD,
     BINARY_SUB,
@@ -339,10 +340,11 @@ struct kernel_block_bytes {
 struct kernel_block_bytes kernel_block_bytes(uint32_t rows, uint32_t keys, uint32_t panels);
 /* Tile cycles of one call, from call to return. dims: the descriptor's words that are sizes, in
  * its order: GEMM rows, groups, panels; GEMM_ROW groups, pairs; REDUCE, REDUCE_SHARE parts, rows,
- * panels; UNARY quads; ADD n; ADD_ROW rows, panels; SOFTMAX rows, columns; BINARY rows, panels; MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows,
- * columns; ATTENTION rows, keys, panels, out_panels; ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE
- * parts, rows, panels; PICK, CAST, MAP_F32, BINARY_F32 n; ROW_REDUCE_F32 rows, columns; GEMM_F32
- * rows, inner, panels. Source and fit of the constants: see cycles.c. */
+ * panels; UNARY quads; ADD n; ADD_ROW rows, panels; SOFTMAX rows, columns; BINARY rows, panels;
+ * MAP n; LAYERNORM, ROW_REDUCE, RELAYOUT rows, columns; ATTENTION rows, keys, panels, out_panels;
+ * ATTENTION_BLOCK rows, keys, groups, panels; ATTENTION_MERGE parts, rows, panels; PICK, CAST,
+ * MAP_F32, BINARY_F32 n; ROW_REDUCE_F32 rows, columns; GEMM_F32 rows, inner, panels. Source and
+ * fit of the constants: see cycles.c. */
 uint32_t kernel_cycles(const struct kernel_variant *v, const uint32_t *dims);
 /* Cycles that the call's arithmetic takes at the tile's peak, whatever the kernel does besides
  * (roofline.c has the rates); dims as above, padding of panels counted. */

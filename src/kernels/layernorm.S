@@ -13,11 +13,12 @@
 // Few wide rows: each worker takes a run of panels of every row; its sums are left in its area,
 // three launches apart, and every worker combines all six.
 //
-// One row of whole panels: two launches over a run of quads each. The first sums differences d to the
-// row's first element and their squares; the variance is then mean d^2 - (mean d)^2. What cancels is
-// (mean d)^2: at most columns - 1 times the variance, since that element is one of the row, and
-// about once or twice where it is no outlier. The second works on pairs, 7 groups each: f32v2axpy gives (x - mean) / deviation as x / deviation +
-// (-mean / deviation), one turn late, and the pair after the last one is read for it.
+// One row of whole panels: two launches over a run of quads each. The first sums differences d to
+// the row's first element and their squares; the variance is then mean d^2 - (mean d)^2. What
+// cancels is (mean d)^2: at most columns - 1 times the variance, since that element is one of the
+// row, and about once or twice where it is no outlier. The second works on pairs, 7 groups each:
+// f32v2axpy gives (x - mean) / deviation as x / deviation + (-mean / deviation), one turn late, and
+// the pair after the last one is read for it.
 //
 // Worker area: 0..23 lane masks; 24 columns as f32; 28.. (few rows) sums and 48.. sums of squares,
 // a word a row (one row: 28 pivot; in worker 0's area 32.. both sums of each); 72 residual - x,
@@ -379,8 +380,8 @@ apply_row:
     exitz $m15
 
 .if !HAS_RESIDUAL
-// One row of whole panels. Own run of quads: $m1 bytes before it, $m2 quads - 1, both kept at ONE_RUN
-// with $m5, worker 0's area.
+// One row of whole panels. Own run of quads: $m1 bytes before it, $m2 quads - 1, both kept at
+// ONE_RUN with $m5, worker 0's area.
 .set ONE_SUMS, 32
 .set ONE_PIVOT, 28 / 4         // minus the first element
 .set ONE_RUN, 80 / 4

@@ -1,7 +1,7 @@
 // PICK: out is gathered through a table, an address for each of its units: halves (two of them make
 // the word that is stored), words or doublewords. Units are dealt out in runs, one a worker. No
-// arithmetic: bits are kept. 6 bundles a word of two halves, 3 a word or doubleword; the table alone
-// takes 2 of the 3 memory accesses of a half.
+// arithmetic: bits are kept. 6 bundles a word of two halves, 3 a word or doubleword; the table
+// alone takes 2 of the 3 memory accesses of a half.
     LAUNCH_ONCE
     ld32 $m0, $m13, $m15, PICK_N
     SPLIT

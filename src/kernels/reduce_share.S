@@ -3,8 +3,8 @@
 // its panels are `own_panel` bytes apart; received parts and out are packed.
 //
 // A unit is 16 bytes of a part: with IN_F16 8 columns (f16v8acc), else 4 (f32v4acc). Units of
-// columns and rows are dealt out as in ADD_ROW; a unit's rows are one loop, a row's parts another of
-// two bundles each. Accumulators are read in pairs, which puts zeros in their place.
+// columns and rows are dealt out as in ADD_ROW; a unit's rows are one loop, a row's parts another
+// of two bundles each. Accumulators are read in pairs, which puts zeros in their place.
 .if IN_F16
 .set UNIT_SHIFT, 1        // units of a row of a panel, as a shift
 .set ROW_BYTES, 32        // of a part

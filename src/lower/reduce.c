@@ -15,7 +15,7 @@ static struct buffer_id bias_of(struct lowering *l, uint32_t step, const struct 
     return lower_row(l, step, PARAM_ROW, g->tile, g->share.panel_first, g->share.panel_last);
 }
 
-/* ---- The own share lies behind the others, received parts behind it (REDUCE) ------------------- */
+/* ---- The own share lies behind the others, received parts behind it (REDUCE) ----------------- */
 
 /* Offset of share [first, ..) in the partial buffer of g. */
 static uint32_t share_offset(const struct plan_step *s, const struct gemm_tile *g, uint32_t first) {
@@ -59,7 +59,7 @@ static void reduce_behind(
     lower_push_vertex(l, v, REDUCE_WORDS, (const uint32_t[]){s->k, g->rows, panels});
 }
 
-/* ---- The own share is read where it lies (REDUCE_SHARE) ---------------------------------------- */
+/* ---- The own share is read where it lies (REDUCE_SHARE) -------------------------------------- */
 
 /* Panels [first, last) of a share: received parts in a buffer, one call. */
 static void reduce_panels(

@@ -1,5 +1,6 @@
-/* GEMMs whose K parts arrive in chunks (plan/stream.c): one level a chunk. Each chunk has buffers of
- * its own, so that placement finds their lives disjoint; the block of partials lives through all.
+/* GEMMs whose K parts arrive in chunks (plan/stream.c): one level a chunk. Each chunk has buffers
+ * of its own, so that placement finds their lives disjoint; the block of partials lives through
+ * all.
  *
  * Streamed weights: the m tiles of a block column and K part hold its panels in turns, with all
  * their groups, and multicast each panel's groups of the chunk to the others and themselves. */

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAYS                                                                                       \
-    8 /* to place a tile, until one works: by birth or size, lowest or smallest gap, usual or
-                * other region first */
+/* Ways to place a tile, until one works: by birth or size, lowest or smallest gap, usual or other
+ * region first. */
+#define WAYS 8
 
 struct interval {
     uint32_t first, last; /* exclusive */

@@ -33,8 +33,8 @@
 
 struct place_options {
     uint32_t data_base; /* first data byte of region 0, element-aligned */
-    const uint8_t
-        *overflow_elements; /* by logical tile: taken by code from data_base on; or NULL */
+    /* By logical tile: taken by code from data_base on; or NULL. */
+    const uint8_t *overflow_elements;
     uint32_t shift;         /* of region 1's start, a multiple of 4096 below 32 KiB */
     uint32_t literal_limit; /* first address that an image may not reach */
 };
@@ -60,8 +60,9 @@ struct placement {
     uint32_t *tile_first;      /* by logical tile + 1: its range of by_tile */
     struct buffer_id *by_tile; /* buffers grouped by tile, ascending ids */
     uint32_t peak0, peak1;     /* highest used offset in each region over all tiles */
-    uint64_t score; /* sum over tiles, phases and units of bytes sent from the unit x bytes
-                                * received into it: what may have to wait for one another */
+    /* Sum over tiles, phases and units of bytes sent from the unit x bytes received into it: what
+     * may have to wait for one another. */
+    uint64_t score;
 };
 
 /* -ERR_DOES_NOT_FIT names the physical tile, the class, the bytes and the largest buffers. */

@@ -1,5 +1,6 @@
 /* How much sending and receiving meet in memory units: see placement.score. Level by level; units
- * of a tile are counted in two rows of a table, which is cleared by the same walk that filled it. */
+ * of a tile are counted in two rows of a table, which is cleared by the same walk that filled
+ * it. */
 #include "place/place_internal.h"
 
 #define LOW_UNITS ((TARGET_REGION1 - TARGET_MEM_BASE) / TARGET_ELEMENT_BYTES)

@@ -81,8 +81,8 @@ attention_dist(const struct plan_step *s, const struct attention_cut *c, struct 
     uint16_t *tile = ARENA_ARRAY(pool->arena, uint16_t, (size_t)base->m * base->n);
     for (uint32_t i = 0; i < base->m * base->n; i++) {
         uint32_t own = base->tile[i] % parts;
-        tile[i] =
-            (uint16_t)(base->tile[i] - own + own % c->key_parts * c->query_parts + own / c->key_parts);
+        uint32_t turned = own % c->key_parts * c->query_parts + own / c->key_parts;
+        tile[i] = (uint16_t)(base->tile[i] - own + turned);
     }
     *d = *base;
     d->tile = tile;

@@ -70,8 +70,8 @@ bool fuse_is_row(const struct fuser *f, struct value_id v, uint32_t columns);
 /* A constant of one element whose value the compiler knows. */
 bool fuse_is_known(const struct fuser *f, struct value_id v, double *ret);
 uint32_t fuse_panels(uint32_t columns, uint32_t unit);
-/* Operand o: a computed value that must show its rows and columns plainly, a window perhaps. That of
- * operand 0 gives the step its shape. */
+/* Operand o: a computed value that must show its rows and columns plainly, a window perhaps. That
+ * of operand 0 gives the step its shape. */
 int fuse_take_plain(
     struct fuser *f, const struct graph_node *n, struct plan_step *s, int o, struct value_id v,
     struct err *err);

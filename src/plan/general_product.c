@@ -60,8 +60,8 @@ static int lay_out(
         uint64_t b = i / size, inside = i % size;
         uint64_t r = inside / columns, c = inside % columns;
         uint64_t from = o->batches == 1 ? 0 : batch_of(own, out, skip, b);
-        refs[i].element =
-            (uint32_t)(from * size + (o->is_turned == wants_turned ? r * columns + c : c * rows + r));
+        uint64_t within = o->is_turned == wants_turned ? r * columns + c : c * rows + r;
+        refs[i].element = (uint32_t)(from * size + within);
     }
     struct plan_step shape = fuse_shape_of(f, o->v);
     shape.rows = batches * rows;
@@ -266,7 +266,7 @@ int fuse_general_attention(struct fuser *f, uint32_t at, struct err *err) {
     return fuse_show(f, at, fuse_push_inner(f, s), order, to, err);
 }
 
-/* ---- Convolution of patches that do not overlap ------------------------------------------------ */
+/* ---- Convolution of patches that do not overlap ---------------------------------------------- */
 
 /* Rows: one a patch; columns: its elements, channels outermost, as the weights have them. */
 static int lay_patches(

@@ -41,11 +41,10 @@
  *
  * Invariants, checked by plan_verify(): (1) distributions cover rows and panels exactly, on tiles
  * below the limit, one block a tile while there are enough; (2) steps that work along rows have
- * whole rows; (3) a step's
- * out matrix has the step's distribution; (4) operands of an elementwise step have the shape of its
- * result; (5) blocks of a product lie in one batch and head; (6) strips are of one row, and only
- * products by rows and what is fused into them make strips; (7) what is deferred or fused is read
- * only by steps that make it themselves.
+ * whole rows; (3) a step's out matrix has the step's distribution; (4) operands of an elementwise
+ * step have the shape of its result; (5) blocks of a product lie in one batch and head; (6) strips
+ * are of one row, and only products by rows and what is fused into them make strips; (7) what is
+ * deferred or fused is read only by steps that make it themselves.
  */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
@@ -148,8 +147,8 @@ struct plan_product {
  * and is multiplied piece by piece, one superstep each; only f16 partials are accumulated so. */
 struct plan_form {
     bool is_f16; /* f16 partials between K groups, parts of at most PLAN_F16_GROUPS groups */
-    uint32_t
-        row_parts;   /* reducers of a block cut its rows in so many parts, its panels in others */
+    /* Reducers of a block cut its rows in so many parts, its panels in others. */
+    uint32_t row_parts;
     uint32_t chunks; /* of each K part, at least 1 */
     bool streams_w;  /* weights lie on the chip once and are multicast to those that need them */
     uint32_t first;  /* tile of the grid's first block */

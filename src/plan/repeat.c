@@ -61,7 +61,7 @@ uint32_t plan_param_copies(const struct plan *p, uint32_t step) {
     return 1;
 }
 
-/* ---- Unrolling -------------------------------------------------------------------------------- */
+/* ---- Unrolling ------------------------------------------------------------------------------- */
 
 struct unroller {
     const struct plan *from;
@@ -153,7 +153,7 @@ void plan_repeat_unroll(struct plan *p, struct arena *a) {
     *p = *to;
 }
 
-/* ---- Verifying -------------------------------------------------------------------------------- */
+/* ---- Verifying ------------------------------------------------------------------------------- */
 
 static int fault(struct err *err, uint32_t step, const char *text) {
     return err_set(err, ERR_INTERNAL, "plan: repeat, step %u: %s", step, text);

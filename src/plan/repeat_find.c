@@ -204,7 +204,7 @@ static void find_readers(struct finder *q, struct arena *a) {
     }
 }
 
-/* ---- The plan without the other blocks -------------------------------------------------------- */
+/* ---- The plan without the other blocks ------------------------------------------------------- */
 
 static void record_values(struct plan *to, const struct plan *from, struct arena *a) {
     struct plan_repeat *r = &to->repeat;

@@ -2,8 +2,9 @@
  *
  * An exchange sample begins when its tile arrives at the phase's barrier. Up to the arrival of the
  * last tile it is a wait; the scheduled events are exchange, from their first one, which lies the
- * horizon before the end of the longest row; in between is the barrier's cost. A compute sample with several calls is shared out among them by prediction; with one call,
- * as a kernel profile has it, nothing is. */
+ * horizon before the end of the longest row; in between is the barrier's cost. A compute sample
+ * with several calls is shared out among them by prediction; with one call, as a kernel profile
+ * has it, nothing is. */
 #include "profile/profile_internal.h"
 
 #include <stdlib.h>

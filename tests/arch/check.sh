@@ -43,6 +43,11 @@ for file in src/*/*.c daemon/*.c client/*.c proto/*.c; do
     [ "$lines" -le 1000 ] || fail "$file has $lines lines, at most 1000"
 done
 
+# .clang-format's ColumnLimit, which it does not hold comments and assembly to.
+if LC_ALL=C.UTF-8 grep -nE '^.{101,}' src/*/*.[chS] daemon/*.[ch] client/*.[ch] proto/*.[ch]; then
+    fail "the lines above have more than 100 columns"
+fi
+
 # R5: no writable globals in src/ but the log's. Tables of pointers lie in .data.rel.ro, which the
 # loader makes read-only; sanitizers keep their own.
 for library in "$build"/lib/*.a; do

@@ -1,5 +1,5 @@
-/* See sweep.h. Each operand gets elements of its own in the class that its contract asks for, filled
- * with ones; the call runs on a bare tile between two readings of the cycle counter. */
+/* See sweep.h. Each operand gets elements of its own in the class that its contract asks for,
+ * filled with ones; the call runs on a bare tile between two readings of the cycle counter. */
 #include "sweep.h"
 
 #include <math.h>

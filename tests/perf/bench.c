@@ -1,6 +1,7 @@
 /* Figures for people: speed of the simulator, boot, compile by pass, cycles of the models. Nothing
  * here asserts. Every figure is printed with what it was measured on.
- * bench [simulator | predictions]: without the models, or predicted against simulated cycles only. */
+ * bench [simulator | predictions]: without the models, or predicted against simulated cycles
+ * only. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

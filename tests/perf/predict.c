@@ -1,6 +1,6 @@
-/* Predicted against simulated cycles on whole models: the sum, each kernel, and what sampling costs.
- * Predictions hold constants of single-kernel sweeps only (make calibrate). Models that the others
- * use for speed are the ones predicted. */
+/* Predicted against simulated cycles on whole models: the sum, each kernel, and what sampling
+ * costs. Predictions hold constants of single-kernel sweeps only (make calibrate). Models that the
+ * others use for speed are the ones predicted. */
 #include "predict.h"
 
 #include <math.h>

@@ -162,7 +162,8 @@ static char *join(
     return n < 0 ? NULL : text;
 }
 
-/* A tolerance goes with the mean square of an output: of few elements, that may be small by chance. */
+/* A tolerance goes with the mean square of an output: of few elements, that may be small by
+ * chance. */
 static int draw_wide(struct maker *m) {
     int width = draw_width(m);
     return width < 32 ? width + 32 : width;

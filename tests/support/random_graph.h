@@ -12,8 +12,8 @@
  * data from generators, magnitudes near 1 at each layer. */
 char *random_graph_json(uint64_t seed);
 
-/* Dense networks of 2 to 6 equal blocks with parameters of their own: plain or residual, some with a
- * normalisation, a row that all blocks share, or a value from before them. */
+/* Dense networks of 2 to 6 equal blocks with parameters of their own: plain or residual, some with
+ * a normalisation, a row that all blocks share, or a value from before them. */
 char *random_graph_repeated_json(uint64_t seed);
 
 /* Networks of all operators: a start (tokens, a matrix, or patches of an image through Conv), then
@@ -23,8 +23,8 @@ char *random_graph_repeated_json(uint64_t seed);
  *
  * No operator amplifies the relative error of its operands more than 4 times, in the sense of root
  * mean squares: denominators, roots and bases lie in [0.75, 1.75], exponentials are taken of values
- * in [-1, 1], sums never cancel (a computed value meets a fresh tensor or a projection), values that
- * are normalised vary along the axis, and no value has fewer than 32 elements. */
+ * in [-1, 1], sums never cancel (a computed value meets a fresh tensor or a projection), values
+ * that are normalised vary along the axis, and no value has fewer than 32 elements. */
 char *random_graph_all_json(uint64_t seed);
 
 #endif

@@ -208,7 +208,7 @@ static struct val transpose(struct maker *m, const struct val *v, const int *per
     return add_node(m, y, "Transpose", v->id, -1, text);
 }
 
-/* ---- Blocks: each makes one value of a value, or gives it back -------------------------------- */
+/* ---- Blocks: each makes one value of a value, or gives it back ------------------------------- */
 
 static struct val linear(struct maker *m, const struct val *x, int width) {
     double rms = fmin(fmax(x->rms, 0.01), 100);

@@ -3,7 +3,8 @@
  * the same device work. Every tile has the same text and branches on TILE_ID.
  *
  *     test_faults --package NAME FILE    writes the package of a scenario, prints its digest: for
- *                                        tests that hand it to a daemon (tests/e2e/daemon-tiles.sh) */
+ *                                        tests that hand it to a daemon
+ *                                        (tests/e2e/daemon-tiles.sh) */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>

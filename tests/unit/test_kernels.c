@@ -364,8 +364,9 @@ check_reduce(const struct kernel_variant *v, uint32_t parts, uint32_t rows, uint
             float sum = 0; /* same order, same roundings: bits match but for the activation */
             for (uint32_t p = 0; p < parts; p++) {
                 uint32_t part = in + stride * p, at = (c / 16 * rows + r) * 16 + c % 16;
-                sum +=
-                    (float)(v->in_f16 ? get_half(b.before, part + 2 * at) : get_float(b.before, part + 4 * at));
+                double term = v->in_f16 ? get_half(b.before, part + 2 * at)
+                                        : get_float(b.before, part + 4 * at);
+                sum += (float)term;
             }
             if (has_bias) {
                 sum += (float)get_half(b.before, bias + 2 * c);

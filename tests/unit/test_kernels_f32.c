@@ -1,4 +1,5 @@
-/* float32 kernels and PICK on one bare tile: moved bits are compared, sums within their roundings. */
+/* float32 kernels and PICK on one bare tile: moved bits are compared, sums within their
+ * roundings. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The package file: what is written is what is read; every damaged file is refused with a reason. */
+/* The package file: what is written is what is read; every damaged file is refused with a
+ * reason. */
 #include <check.h>
 #include <fcntl.h>
 #include <sqlite3.h>

@@ -1,5 +1,5 @@
-/* Words of a run -> samples, file and report, on the sample package: two tiles, one of which arrives
- * at the exchange later; and a hand-made program whose critical path is known. */
+/* Words of a run -> samples, file and report, on the sample package: two tiles, one of which
+ * arrives at the exchange later; and a hand-made program whose critical path is known. */
 #include <check.h>
 #include <sqlite3.h>
 #include <stdlib.h>

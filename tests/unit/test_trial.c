@@ -1,4 +1,5 @@
-/* The trial of other placements: a case that it makes shorter, and one that leaves nothing to it. */
+/* The trial of other placements: a case that it makes shorter, and one that leaves nothing to
+ * it. */
 #include <check.h>
 #include <string.h>
 
