@@ -13,8 +13,13 @@
 
 #define READ_BYTES ((size_t)64 * 1024)
 
+/* Small updates gather here: a call into libcrypto costs more than hashing 8 bytes. */
+#define GATHER_BYTES 512
+
 struct digest_ctx {
     EVP_MD_CTX *evp;
+    size_t gathered;
+    uint8_t gather[GATHER_BYTES];
 };
 
 struct digest_ctx *digest_new(void) {
@@ -37,16 +42,35 @@ void digest_free(struct digest_ctx *ctx) {
     }
 }
 
-void digest_update(struct digest_ctx *ctx, const void *bytes, size_t n) {
+static void hash(struct digest_ctx *ctx, const void *bytes, size_t n) {
     int ok = n == 0 || EVP_DigestUpdate(ctx->evp, bytes, n) == 1;
     assert(ok); /* fails only before init or after final */
     (void)ok;
 }
 
+static void flush(struct digest_ctx *ctx) {
+    hash(ctx, ctx->gather, ctx->gathered);
+    ctx->gathered = 0;
+}
+
+void digest_update(struct digest_ctx *ctx, const void *bytes, size_t n) {
+    if (n > GATHER_BYTES - ctx->gathered) {
+        flush(ctx);
+    }
+    if (n > GATHER_BYTES) {
+        hash(ctx, bytes, n);
+    } else if (n > 0) {
+        memcpy(ctx->gather + ctx->gathered, bytes, n);
+        ctx->gathered += n;
+    }
+}
+
 void digest_u64(struct digest_ctx *ctx, uint64_t value) {
-    uint8_t bytes[8];
-    store_le64(bytes, value);
-    digest_update(ctx, bytes, sizeof bytes);
+    if (GATHER_BYTES - ctx->gathered < sizeof value) {
+        flush(ctx);
+    }
+    store_le64(ctx->gather + ctx->gathered, value);
+    ctx->gathered += sizeof value;
 }
 
 void digest_text(struct digest_ctx *ctx, const char *text) {
@@ -57,6 +81,7 @@ void digest_text(struct digest_ctx *ctx, const char *text) {
 
 void digest_final(struct digest_ctx *ctx, struct digest *ret) {
     unsigned n = 0;
+    flush(ctx);
     int ok = EVP_DigestFinal_ex(ctx->evp, ret->bytes, &n) == 1 && n == DIGEST_BYTES;
     assert(ok);
     (void)ok;

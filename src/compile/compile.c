@@ -2,6 +2,7 @@
  * (R18); passes own nothing else, so nothing leaks. The loop ends with the table. */
 #include "compile/compile_internal.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,12 @@ void compile_event(
         memcpy(text + 1 + n, "}", 2);
         s->job->event(s->job->event_arg, event, message, text);
     }
+}
+
+void compile_keep_memory(void) {
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_TOP_PAD, 4 << 20);
 }
 
 static double now_ms(void) {

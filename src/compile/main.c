@@ -184,6 +184,7 @@ int main(void) {
     struct worker w = {0};
     struct err err = {0};
     signal(SIGPIPE, SIG_IGN);
+    compile_keep_memory();
     int r = run(&w, &err);
     if (r == 0) {
         r = worker_send(w.result, &err);

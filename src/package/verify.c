@@ -244,49 +244,50 @@ static int coverage_init(struct coverage *c, const struct package *p, struct err
     return 0;
 }
 
-/* (4) and (5) for one element of a slice, with its page bytes. */
-static int cover_element(
-    struct coverage *c, const struct package *p, uint32_t i, int64_t element, int64_t byte,
-    uint32_t size, struct err *err) {
-    const struct package_slice *s = &p->slices[i];
-    uint8_t *seen = &c->seen[s->binding][element / 8];
-    uint8_t bit = (uint8_t)(1u << (element % 8));
-    if ((*seen & bit) == 0) {
-        *seen |= bit;
-        c->remaining[s->binding]--;
-    } else if (p->phases[s->phase].is_output) {
-        return fault(
-            err, PACKAGE_TABLE_slice, i, "element %lld is written twice", (long long)element);
-    }
-    for (uint32_t b = 0; b < size; b++) {
-        if (c->page[byte + b] != 0) {
-            return fault(
-                err, PACKAGE_TABLE_slice, i, "page byte %lld is used twice", (long long)byte + b);
-        }
-        c->page[byte + b] = 1;
-    }
-    return 0;
+/* Takes `size` bytes of the page; false when one of them is taken already. */
+static bool claim(uint8_t *bytes, size_t size) {
+    bool is_free = memchr(bytes, 1, size) == NULL;
+    memset(bytes, 1, size);
+    return is_free;
 }
 
-/* Every element that a slice maps; the last dimension that has any goes without the walk. */
+/* (4) and (5) for every element that a slice maps; the last dimension that has any goes without
+ * the walk, as a row. */
 static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, struct err *err) {
     const struct package_slice *s = &p->slices[i];
-    uint32_t size = (uint32_t)dtype_bytes(p->bindings[s->binding].dtype);
+    const bool is_output = p->phases[s->phase].is_output;
+    const int64_t size = (int64_t)dtype_bytes(p->bindings[s->binding].dtype);
+    uint8_t *const seen = c->seen[s->binding];
+    uint64_t fresh = 0;
     struct package_walk w = package_walk_begin(s);
     int last = TENSOR_MAX_DIMS - 1;
     while (last > 0 && s->extent[last] == 1) {
         last--;
     }
+    /* A row without gaps is claimed whole. */
+    const uint32_t row = s->extent[last], pieces = s->page_stride[last] == size ? 1 : row;
     do {
-        for (uint32_t e = 0; e < s->extent[last]; e++) {
-            int r = cover_element(
-                c, p, i, w.element + e * s->tensor_stride[last],
-                w.byte + (int64_t)e * s->page_stride[last], size, err);
-            if (r < 0) {
-                return r;
+        for (uint32_t e = 0; e < pieces; e++) {
+            int64_t byte = w.byte + (int64_t)e * s->page_stride[last];
+            if (!claim(c->page + byte, (size_t)(row / pieces * size))) {
+                return fault(
+                    err, PACKAGE_TABLE_slice, i, "one of %lld page bytes from %lld is used twice",
+                    (long long)(row / pieces * size), (long long)byte);
             }
         }
+        uint64_t element = (uint64_t)w.element;
+        for (uint32_t e = 0; e < row; e++, element += (uint64_t)s->tensor_stride[last]) {
+            const unsigned was = seen[element / 8], bit = 1u << element % 8;
+            if ((was & bit) != 0 && is_output) {
+                return fault(
+                    err, PACKAGE_TABLE_slice, i, "element %llu is written twice",
+                    (unsigned long long)element);
+            }
+            seen[element / 8] = (uint8_t)(was | bit);
+            fresh += (was & bit) == 0;
+        }
     } while (package_walk_next(s, last - 1, &w));
+    c->remaining[s->binding] -= fresh;
     return 0;
 }
 

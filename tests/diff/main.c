@@ -217,6 +217,7 @@ int main(int argc, char **argv) {
     enum emit_profile profile = EMIT_PROFILE_OFF;
     enum compile_repeat repeat = REPEAT_AUTO;
     struct totals t = {0};
+    compile_keep_memory();
     static const struct option options[] = {
         {"count", required_argument, NULL, 'n'},   {"seed", required_argument, NULL, 's'},
         {"threads", required_argument, NULL, 't'}, {"print", no_argument, NULL, 'p'},

@@ -256,6 +256,7 @@ static void bench_predictions(const char *folder) {
 }
 
 int main(int argc, char **argv) {
+    compile_keep_memory();
     if (argc > 2 && strcmp(argv[1], "workloads") == 0) {
         bench_workloads(argv[2], argc > 3 ? argv[3] : NULL);
         return 0;

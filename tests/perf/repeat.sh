@@ -10,11 +10,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # figures LAYERS OPTIONS...: cycles, code bytes, table bytes, least compile seconds (of the
-# processor) of five
+# processor) of seven
 figures() {
     local model=$work/vit-$1.json
     shift
-    for _ in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5 6 7; do
         "$build/tests/diff/diff" --model "$model" --tiles 64 "$@"
     done | sed -n \
         's/.* \([0-9]*\) cycles .* code \([0-9]*\) bytes, tables \([0-9]*\) bytes, compile .* (\([0-9.]*\) s .*/\1 \2 \3 \4/p' | sort -n -k 4 | head -n 1
