@@ -294,6 +294,9 @@ static int error_directive(struct cursor *c) {
     const char *text;
     size_t n;
     int r = cursor_string(c, &text, &n);
+    if (r == 0 && (n == 0 || text[0] == '\0')) {
+        return cursor_fail(c, ".error without a message");
+    }
     return r < 0 ? r : cursor_fail(c, "%.*s", (int)(n < 200 ? n : 200), text);
 }
 

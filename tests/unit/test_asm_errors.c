@@ -84,6 +84,7 @@ static const struct bad bad_text[] = {
     {"get $m0, $SSR", "t.S:1:10", "no such register in a worker"},
     {"a = a + 1\n.long a", "t.S:2:5", "defined by itself"},
     {".error \"stop here\"", "t.S:1:19", "stop here"},
+    {".error \"\"", "t.S:1:10", ".error without a message"},
     {".section 5", "t.S:1:10", "expected the name of a section"},
     {".byte 1\nnop", "t.S:2:1", "no multiple of 4"},
     {"?", "t.S:1:1", "expected an instruction"},
