@@ -17,32 +17,45 @@ struct arena_chunk {
 
 void arena_init(struct arena *a, size_t limit_bytes) {
     memset(a, 0, sizeof *a);
-    a->limit_bytes = limit_bytes;
+    a->own.limit_bytes = limit_bytes;
+}
+
+void arena_init_shared(struct arena *a, struct arena_pool *pool) {
+    memset(a, 0, sizeof *a);
+    a->pool = pool;
+}
+
+static struct arena_pool *arena_pool(struct arena *a) {
+    return a->pool != NULL ? a->pool : &a->own;
 }
 
 static void arena_drop_head(struct arena *a) {
     struct arena_chunk *chunk = a->head;
     a->head = chunk->next;
-    a->chunk_bytes -= chunk->size;
+    arena_pool(a)->chunk_bytes -= chunk->size;
     free(chunk);
 }
 
-void arena_done(struct arena *a) {
-    if (a == NULL) {
-        return;
-    }
+void arena_clear(struct arena *a) {
     while (a->head != NULL) {
         arena_drop_head(a);
     }
     a->used_bytes = 0;
-    a->has_recover = false;
+}
+
+void arena_done(struct arena *a) {
+    if (a != NULL) {
+        arena_clear(a);
+        a->has_recover = false;
+    }
 }
 
 static bool arena_grow(struct arena *a, size_t need) {
+    struct arena_pool *pool = arena_pool(a);
     size_t size = need > CHUNK_BYTES ? need : CHUNK_BYTES;
-    if (a->chunk_bytes + size > a->limit_bytes || a->chunk_bytes + size < size) {
+    if (size > pool->limit_bytes - pool->chunk_bytes) {
         size = need; /* near the limit take only what is needed */
-        if (a->chunk_bytes + size > a->limit_bytes || a->chunk_bytes + size < size) {
+        if (size > pool->limit_bytes - pool->chunk_bytes) {
             return false;
         }
     }
@@ -56,7 +69,7 @@ static bool arena_grow(struct arena *a, size_t need) {
     chunk->size = size;
     chunk->used = 0;
     a->head = chunk;
-    a->chunk_bytes += size;
+    pool->chunk_bytes += size;
     return true;
 }
 

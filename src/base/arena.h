@@ -21,14 +21,20 @@
 
 struct arena_chunk;
 
+/* What the arenas of one job hold together. */
+struct arena_pool {
+    size_t limit_bytes; /* chunk_bytes stays at or below it */
+    size_t chunk_bytes; /* held from malloc */
+};
+
 #define ARENA_FAIL_NOW UINT64_MAX
 
 struct arena {
     struct arena_chunk *head; /* newest chunk, owned */
-    size_t limit_bytes;       /* total of all chunks stays at or below it */
+    struct arena_pool own;    /* of an arena that shares none */
+    struct arena_pool *pool;  /* borrowed; NULL = own */
     size_t used_bytes;        /* handed out, padding included */
     size_t peak_bytes;        /* largest used_bytes seen */
-    size_t chunk_bytes;       /* held from malloc */
     uint64_t fail_after;      /* test hook: that many allocations succeed, all later ones fail;
                                * 0 off, ARENA_FAIL_NOW fails the very next */
     jmp_buf recover;          /* valid while has_recover */
@@ -45,12 +51,14 @@ struct arena_mark {
 #define ARENA_RECOVER(a) ((a)->has_recover = true, setjmp((a)->recover))
 
 void arena_init(struct arena *a, size_t limit_bytes);
-void arena_done(struct arena *a); /* NULL accepted */
+void arena_init_shared(struct arena *a, struct arena_pool *pool); /* pool outlives the arena */
+void arena_done(struct arena *a);                                 /* NULL accepted */
 /* align is a power of two, at most 64. size 0 gives a valid pointer. */
 void *arena_alloc(struct arena *a, size_t size, size_t align);
 void *arena_try_alloc(struct arena *a, size_t size, size_t align); /* NULL at the limit */
 struct arena_mark arena_mark(const struct arena *a);
 void arena_rewind(struct arena *a, struct arena_mark mark); /* frees all that came later */
+void arena_clear(struct arena *a);                          /* frees all */
 char *arena_strdup(struct arena *a, const char *text);
 char *arena_strndup(struct arena *a, const char *text, size_t n);
 char *arena_printf(struct arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));

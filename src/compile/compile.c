@@ -1,4 +1,4 @@
-/* compile_run(): arenas, the pass loop, the package file. Either arena's exhaustion jumps back here
+/* compile_run(): arenas, the pass loop, the package file. Any arena's exhaustion jumps back here
  * (R18); passes own nothing else, so nothing leaks. The loop ends with the table. */
 #include "compile/compile_internal.h"
 
@@ -114,7 +114,8 @@ static int run_pass(struct compile_state *s, const struct compile_pass *p, struc
     }
     s->made |= p->makes;
     s->result->passes[s->result->pass_count++] = (struct compile_pass_time){
-        p->name, elapsed, cpu_ms() - cpu, s->arena.peak_bytes + s->scratch.peak_bytes};
+        p->name, elapsed, cpu_ms() - cpu,
+        s->arena.peak_bytes + s->exchanges.peak_bytes + s->scratch.peak_bytes};
     if (p->print != NULL && is_listed(s->job->print, p->stage)) {
         p->print(s, s->job->print_to);
     }
@@ -144,13 +145,15 @@ static int out_of_memory(const struct compile_state *s, struct err *err) {
     return err_set(
         err, ERR_COMPILE_OOM,
         "pass %s needs more than the %llu bytes allowed, for a graph of %u nodes", s->at,
-        (unsigned long long)(s->arena.limit_bytes + s->scratch.limit_bytes),
-        s->job->graph->node_count);
+        (unsigned long long)s->memory.limit_bytes, s->job->graph->node_count);
 }
 
 /* The state lies behind a pointer that does not change: it is intact after a jump. */
 static int run_passes(struct compile_state *s, struct err *err) {
     if (ARENA_RECOVER(&s->arena)) {
+        return out_of_memory(s, err);
+    }
+    if (ARENA_RECOVER(&s->exchanges)) {
         return out_of_memory(s, err);
     }
     if (ARENA_RECOVER(&s->scratch)) {
@@ -185,9 +188,10 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
         free(result);
         return err_set(err, ERR_NOMEM, "no memory for a compile");
     }
-    uint64_t bytes = job->memory_bytes != 0 ? job->memory_bytes : COMPILE_DEFAULT_MEMORY;
-    arena_init(&s->arena, bytes - bytes / 4);
-    arena_init(&s->scratch, bytes / 4);
+    s->memory.limit_bytes = job->memory_bytes != 0 ? job->memory_bytes : COMPILE_DEFAULT_MEMORY;
+    arena_init_shared(&s->arena, &s->memory);
+    arena_init_shared(&s->exchanges, &s->memory);
+    arena_init_shared(&s->scratch, &s->memory);
     s->job = job;
     s->result = result;
     s->made = MADE_GRAPH;
@@ -195,6 +199,7 @@ int compile_run(const struct compile_job *job, struct compile_result *ret, struc
     result->tiles = job->options.tiles;
     rc = run_passes(s, err);
     arena_done(&s->arena);
+    arena_done(&s->exchanges);
     arena_done(&s->scratch);
     if (rc == 0 && job->staged_schedules_path != NULL) {
         schedules_stage(s->schedules, job->staged_schedules_path);

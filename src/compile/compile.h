@@ -88,7 +88,7 @@ struct compile_pass_time {
     const char *name; /* static */
     double elapsed_ms;
     double cpu_ms;       /* of the process */
-    uint64_t peak_bytes; /* of both arenas */
+    uint64_t peak_bytes; /* of the arenas, each at its own time */
 };
 
 struct compile_result {

@@ -31,7 +31,9 @@ enum compile_product {
 struct compile_state {
     const struct compile_job *job;
     struct compile_result *result;
-    struct arena arena;          /* owns all products */
+    struct arena_pool memory;    /* of the three arenas */
+    struct arena arena;          /* owns all products but the exchange */
+    struct arena exchanges;      /* owns exchange plans: the largest product, and made twice */
     struct arena scratch;        /* rewound after each pass and verifier */
     struct schedules *schedules; /* owned */
     uint32_t made;               /* bits of enum compile_product */

@@ -54,10 +54,12 @@ void compile_report_exchange(struct compile_state *s, const struct exchange_plan
 /* The candidate is taken when it is shorter and code and rows have the room they had. */
 int compile_optimize_placement(struct compile_state *s, struct err *err) {
     (void)err;
+    struct arena_mark mark = arena_mark(&s->exchanges);
     struct exchange_trial t;
     exchange_try_placement(
-        s->placement, s->exchange, schedules_orders(s->schedules), &s->arena, &s->scratch, &t);
+        s->placement, s->exchange, schedules_orders(s->schedules), &s->exchanges, &s->scratch, &t);
     if (!t.is_made) {
+        arena_rewind(&s->exchanges, mark);
         return 0;
     }
     struct compile_state trial = *s; /* read only: arenas stay with s */
@@ -81,6 +83,8 @@ int compile_optimize_placement(struct compile_state *s, struct err *err) {
         s->placement = t.placement;
         s->exchange = t.plan;
         compile_report_exchange(s, s->exchange);
+    } else {
+        arena_rewind(&s->exchanges, mark);
     }
     return 0;
 }

@@ -74,7 +74,7 @@ int compile_build_exchange(
     struct compile_state *s, const struct placement *p, struct exchange_plan **ret,
     struct err *err) {
     return exchange_build_known(
-        p, schedules_orders(s->schedules), &s->arena, &s->scratch, ret, err);
+        p, schedules_orders(s->schedules), &s->exchanges, &s->scratch, ret, err);
 }
 
 /* Lowers, places and schedules one finalist. */
@@ -110,9 +110,11 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
         struct exchange_plan *exchange;
         struct err own = {0};
         struct arena_mark mark = arena_mark(&s->arena);
+        struct arena_mark exchanges = arena_mark(&s->exchanges);
         if (schedule_finalist(s, p, &tg, &place, &exchange, &own) != 0) {
             first = first.code == 0 ? own : first;
             arena_rewind(&s->arena, mark);
+            arena_rewind(&s->exchanges, exchanges);
             compile_event(
                 s, "plan.refused", "refused operator-plan finalist",
                 "\"finalist\":%u,\"code\":\"%s\"", i, err_name(own.code));
@@ -134,6 +136,7 @@ static int choose_finalist(struct compile_state *s, struct err *err) {
             s->result->selected = i;
         } else {
             arena_rewind(&s->arena, mark);
+            arena_rewind(&s->exchanges, exchanges);
         }
     }
     if (best == UINT64_MAX) {
@@ -162,6 +165,7 @@ static int unroll(struct compile_state *s, struct err *err) {
     struct plan *p = ARENA_NEW(&s->arena, struct plan);
     *p = *s->tg->plan;
     plan_repeat_unroll(p, &s->arena);
+    arena_clear(&s->exchanges);
     int rc = plan_verify(p, err);
     return rc == 0 ? schedule_finalist(s, p, &s->tg, &s->placement, &s->exchange, err) : rc;
 }
@@ -328,6 +332,7 @@ static int run_lower_exchanges(struct compile_state *s, struct err *err) {
         return 0;
     }
     for (;;) {
+        arena_clear(&s->exchanges); /* the finalists', or the last turn's */
         int rc = compile_build_exchange(s, s->placement, &s->exchange, err);
         if (rc != 0) {
             return rc;

@@ -7,8 +7,7 @@
 #include "../support/pipeline.h"
 #include "target/target.h"
 
-#define MEMORY_BYTES  (8ull << 30) /* of the compiler */
-#define MAC_PER_CYCLE 64           /* of a tile: f16v4hihov4amp */
+#define MAC_PER_CYCLE 64 /* of a tile: f16v4hihov4amp */
 
 struct workload {
     const char *name;
@@ -95,7 +94,6 @@ static void bench_workload(const struct workload *w, const char *folder) {
         .seed = 1,
         .runs = 1,
         .folder = folder,
-        .memory_bytes = MEMORY_BYTES,
         .sim = {.sync_release = 180},
         .releases = releases,
         .release_count = 2};

@@ -157,7 +157,6 @@ static int compile_graph(struct pipeline *p, struct err *err) {
              .profile = p->options->profile,
              .repeat = p->options->repeat,
              .accumulate = p->options->accumulate_f16 ? ACCUMULATE_F16 : ACCUMULATE_F32},
-        .memory_bytes = p->options->memory_bytes,
         .compiler_id = key_compiler_id()};
     int r = key_make(p->graph, "{}", &key, err);
     if (r < 0) {

@@ -17,7 +17,6 @@
 #define PIPELINE_MAX_RELEASES 4
 
 struct pipeline_options {
-    uint64_t memory_bytes;    /* of the compiler, 0 = its default */
     const uint32_t *releases; /* runs again with these sync_release, for figures only */
     uint32_t release_count;
     uint32_t tiles; /* compile options */

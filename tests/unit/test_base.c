@@ -128,6 +128,29 @@ START_TEST(arena_limit_and_hook) {
 }
 END_TEST
 
+/* Two arenas draw on one limit; what one gives back the other can take. */
+START_TEST(arena_shared_limit) {
+    struct arena_pool pool = {.limit_bytes = 1 << 20};
+    struct arena a, b;
+    arena_init_shared(&a, &pool);
+    arena_init_shared(&b, &pool);
+    ck_assert_ptr_nonnull(arena_try_alloc(&a, 700000, 1));
+    ck_assert_ptr_null(arena_try_alloc(&b, 700000, 1));
+    ck_assert_ptr_nonnull(arena_try_alloc(&b, 300000, 1));
+    ck_assert_ptr_null(arena_try_alloc(&a, 700000, 1));
+    arena_clear(&a);
+    ck_assert_uint_eq(a.used_bytes, 0);
+    ck_assert_ptr_nonnull(arena_try_alloc(&b, 700000, 1));
+    if (ARENA_RECOVER(&a) == 0) {
+        arena_alloc(&a, 100000, 1);
+        ck_abort_msg("the pool gave more than it has");
+    }
+    arena_done(&a);
+    arena_done(&b);
+    ck_assert_uint_eq(pool.chunk_bytes, 0);
+}
+END_TEST
+
 START_TEST(bitset_against_bytes) {
     struct arena a;
     arena_init(&a, 1 << 20);
@@ -727,6 +750,7 @@ int main(void) {
     tcase_add_test(t, halves_round_to_nearest_even);
     tcase_add_test(t, bfloats_round_trip);
     tcase_add_test(t, arena_limit_and_hook);
+    tcase_add_test(t, arena_shared_limit);
     tcase_add_test(t, bitset_against_bytes);
     tcase_add_test(t, intern_keeps_order);
     tcase_add_test(t, vec_grows);
