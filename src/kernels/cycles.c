@@ -9,6 +9,8 @@
 
 #include "kernels/kernels_internal.h"
 
+#define MASK_GROUPS 21 /* LANE_MASKS of common.S, and the words that keep its labels aligned */
+
 static uint32_t div_up(uint32_t a, uint32_t b) {
     return (a + b - 1) / b;
 }
@@ -236,18 +238,19 @@ static uint32_t layernorm_cycles(const struct kernel_variant *v, uint32_t rows, 
 }
 
 static uint32_t row_reduce_cycles(const struct kernel_variant *v, uint32_t rows, uint32_t columns) {
-    uint32_t tail = columns % 16, masks = tail % 4 != 0 ? 21 : 0;
-    uint32_t row = 14 + columns / 16 * 4 + tail / 4 + (tail % 4 != 0 ? 3 : 0);
-    uint32_t pair = (rows == 1 ? 1 : 2) * row + (v->op == ROW_REDUCE_MEAN ? 19 : 12);
+    const bool is_max = v->op == ROW_REDUCE_MAX, is_masked = columns % 4 != 0;
+    uint32_t masks = is_masked ? MASK_GROUPS + (is_max ? 7 : 0) : 0;
+    uint32_t row = 14 + columns / 16 * 4 + columns % 16 / 4 + (is_masked ? 3 + is_max : 0);
+    uint32_t pair = (rows == 1 ? row - 1 : 2 * row) + (v->op == ROW_REDUCE_MEAN ? 19 : 12) -
+                    (v->out_f32 ? 1 : 0);
     return 45 + 6 * (31 + masks + div_up(div_up(rows, 2), 6) * pair);
 }
 
 /* An item of `there` of 8 rows and `width` columns, and of transposing forms with `width`. */
 static uint32_t relayout_copy_item(uint32_t op, uint32_t there, uint32_t width) {
-    uint32_t row = 17 + (width >= 4 ? 4 : 0) + (width % 4 != 0 ? 4 : 0);
-    uint32_t item = there == 8 && width == 16 ? 62
-                    : there == 0              ? 107
-                                              : 21 + there * row + (8 - there) * 10;
+    uint32_t row = 13 + width / 4 * 2 + (width % 4 != 0 ? 4 : 0) + (16 - width) / 4;
+    uint32_t slow = there == 8 ? 23 : 21; /* it is found by its columns, or by its rows before */
+    uint32_t item = there == 8 && width == 16 ? 62 : slow + there * row + (8 - there) * 10;
     return item + (op == RELAYOUT_COPY_W16 ? 4 : 0);
 }
 
@@ -280,7 +283,7 @@ static uint32_t relayout_cycles(const struct kernel_variant *v, uint32_t rows, u
         uint32_t all = groups[w] + (panels > own[w] ? pass * (panels - own[w]) : 0);
         most = own[w] > 0 && all > most ? all : most;
     }
-    return 30 + 6 * (31 + most);
+    return 30 + 6 * (31 + (is_copy && columns % 4 != 0 ? MASK_GROUPS : 0) + most);
 }
 
 static uint32_t
@@ -365,13 +368,13 @@ static uint32_t binary_f32_groups(uint8_t op, uint32_t n) {
 
 static uint32_t row_reduce_f32_groups(uint8_t op, uint32_t rows, uint32_t columns) {
     uint32_t tail = columns % 16, full = columns / 16;
-    uint32_t row = 26 +
+    uint32_t row = 28 +
                    (op == ROW_REDUCE_MAX    ? 1
-                    : op == ROW_REDUCE_MEAN ? 8
+                    : op == ROW_REDUCE_MEAN ? 5
                                             : 0) +
                    (full > 0 ? 1 : 0) + full * 27 + (tail > 1 ? 1 : 0) + tail / 2 * 3 +
                    (tail % 2 != 0 ? 2 : 0);
-    return 29 + div_up(rows, 6) * row;
+    return 26 + div_up(rows, 6) * row;
 }
 
 static uint32_t gemm_f32_groups(uint32_t rows, uint32_t inner, uint32_t panels) {

@@ -1,6 +1,6 @@
 /* Kernel cycle formulas against the simulated tile: one line a kernel with its errors and the line
- * that would fit its points best; --points prints every point. Exit status 1 when a median is above
- * 5 %.
+ * that would fit its points best; --points prints every point. Exit status 1 when a point is off by more
+ * than 5 %.
  *
  *   calibrate [--points] [KERNEL...]
  */
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
             s.slope, s.offset, kernel_symbol(&s.worst_point.variant, symbol, sizeof symbol),
             s.worst_point.dims[0], s.worst_point.dims[1], s.worst_point.dims[2],
             s.worst_point.dims[3], s.worst_point.measured, s.worst_point.predicted);
-        bad = bad || s.median > 0.05;
+        bad = bad || s.worst > 0.05;
         fflush(stdout);
     }
     return bad;
