@@ -1,6 +1,6 @@
 /* Kernel cycle formulas against the simulated tile: one line a kernel with its errors and the line
- * that would fit its points best; --points prints every point. Exit status 1 when a point is off by more
- * than 5 %.
+ * that would fit its points best; --points prints every point. Exit status 1 when a point is off by
+ * more than 5 %.
  *
  *   calibrate [--points] [KERNEL...]
  */
