@@ -37,10 +37,11 @@ static struct tile_graph *lower(const struct plan *p) {
     return tg;
 }
 
-/* x + Gemm(Relu(Gemm(x))), 32 columns, `inner` inside. */
-static struct value_id block(struct net *n, struct value_id x, int64_t inner) {
-    struct value_id h = net_op(n, GRAPH_OP_Relu, net_gemm(n, x, 32, inner, false, true));
-    struct value_id y = net_gemm(n, h, inner, 32, false, true);
+/* x + Gemm(Relu(Gemm(x))), `inner` columns inside. */
+static struct value_id
+block(struct net *n, struct value_id x, int64_t columns, int64_t inner, bool has_bias) {
+    struct value_id h = net_op(n, GRAPH_OP_Relu, net_gemm(n, x, columns, inner, false, has_bias));
+    struct value_id y = net_gemm(n, h, inner, columns, false, has_bias);
     return net_node(n, GRAPH_OP_Add, x, y, NO_VALUE, NULL, 0);
 }
 
@@ -51,7 +52,7 @@ static const struct graph *blocks(int count, const int64_t *inner, int shown) {
     struct value_id x = net_gemm(&n, net_input(&n, 4, 48), 48, 32, false, true);
     struct value_id outputs[2] = {NO_VALUE, NO_VALUE};
     for (int i = 0; i < count; i++) {
-        x = block(&n, x, inner[i]);
+        x = block(&n, x, 32, inner[i], true);
         outputs[1] = i == shown ? x : outputs[1];
     }
     outputs[0] = net_op(&n, GRAPH_OP_Softmax, x);
@@ -97,6 +98,20 @@ START_TEST(test_parted) {
 }
 END_TEST
 
+/* Blocks that would fit best with their weights on the chip once, multicast when they are needed:
+ * in a loop each turn's weights must lie where they are read. */
+START_TEST(test_not_streamed) {
+    struct net n = net_new(&arena);
+    struct value_id x = net_input(&n, 256, 192);
+    for (int i = 0; i < 6; i++) {
+        x = block(&n, x, 192, 384, false);
+    }
+    const struct plan *p = plan_of(net_finish(&n, &x, 1), REPEATS_LOOP);
+    ck_assert_uint_eq(p->repeat.turns, 6);
+    lower(p);
+}
+END_TEST
+
 /* Constants whose value the compiler knows must have the same one in all turns. */
 START_TEST(test_known_constants) {
     static const uint8_t bytes[2][2] = {{0, 0x38}, {0, 0x3a}};
@@ -109,7 +124,7 @@ START_TEST(test_known_constants) {
                 .kind = SOURCE_INLINE, .bytes = bytes[differ != 0 && i == 2]};
             struct value_id c = graph_add_initializer(
                 n.b, arena_printf(&arena, "c%d", i), DTYPE_FLOAT16, &scalar, &source);
-            x = net_node(&n, GRAPH_OP_Mul, block(&n, x, 64), c, NO_VALUE, NULL, 0);
+            x = net_node(&n, GRAPH_OP_Mul, block(&n, x, 32, 64, true), c, NO_VALUE, NULL, 0);
         }
         const struct plan *p = plan_of(net_finish(&n, &x, 1), REPEATS_LOOP);
         ck_assert_uint_eq(p->repeat.turns, differ != 0 ? 2 : 3);
@@ -233,6 +248,7 @@ int main(void) {
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_found);
     tcase_add_test(tc, test_parted);
+    tcase_add_test(tc, test_not_streamed);
     tcase_add_test(tc, test_known_constants);
     tcase_add_test(tc, test_unroll);
     tcase_add_test(tc, test_verify_plan);
