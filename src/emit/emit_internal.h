@@ -7,7 +7,12 @@
 
 #define EMIT_PAGE_BYTES 4096u
 
-enum emit_role { ROLE_IDLE, ROLE_OWNER, ROLE_ACTIVE };
+enum emit_role {
+    ROLE_IDLE,   /* all such tiles have one program */
+    ROLE_LENDER, /* its bus, to its partner's pairs: rows of its own, nothing else */
+    ROLE_OWNER,  /* grants host transfers */
+    ROLE_ACTIVE
+};
 
 /* host.c */
 enum emit_role emit_role(const struct emit_context *c, uint32_t logical);

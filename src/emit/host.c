@@ -266,6 +266,11 @@ enum emit_role emit_role(const struct emit_context *c, uint32_t logical) {
             return ROLE_OWNER;
         }
     }
+    for (uint32_t level = 0; level < c->exchange->level_count; level++) {
+        if (exchange_plan_row(c->exchange, level, (struct logical_tile){(uint16_t)logical})) {
+            return ROLE_LENDER;
+        }
+    }
     return ROLE_IDLE;
 }
 

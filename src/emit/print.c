@@ -25,7 +25,7 @@ void emit_print(
         out, "  host phases initialize=%u input=%u output=%u slices=%u\n",
         h->stream_phases[STREAM_INITIALIZE], h->stream_phases[STREAM_INPUT],
         h->stream_phases[STREAM_OUTPUT], h->slice_count);
-    static const char *const roles[] = {"idle", "owner", "active"};
+    static const char *const roles[] = {"idle", "lender", "owner", "active"};
     for (uint32_t t = 0; t < TARGET_TILES; t++) {
         const struct emit_tile_layout *x = &l->tiles[t];
         bool is_new = true;

@@ -90,7 +90,7 @@ static int check_row(
     const struct exchange_row *row =
         exchange_plan_row(c->exchange, level, (struct logical_tile){(uint16_t)t});
     if (row == NULL) {
-        return 0;
+        return x->row[level] == 0 ? 0 : fault(err, t, "has another tile's row");
     }
     if (x->row[level] % 8 != 0 || !is_code(c, x, x->row[level])) {
         return fault(err, t, "a row is misplaced");

@@ -113,6 +113,30 @@ START_TEST(test_tables) {
 }
 END_TEST
 
+/* Tiles that only lend their bus have rows, and no other tile has theirs. */
+START_TEST(test_lender) {
+    struct net n = net_new(&arena);
+    struct value_id x = net_gemm(&n, net_input(&n, 28, 84), 84, 204, false, false);
+    x = net_gemm(&n, net_op(&n, GRAPH_OP_Tanh, x), 204, 96, true, true);
+    x = net_gemm(&n, net_op(&n, GRAPH_OP_Relu, x), 96, 33, false, true);
+    struct built b;
+    build(&b, net_finish(&n, &x, 1), 8);
+    uint32_t lenders = 0;
+    for (uint32_t t = 0; t < TARGET_TILES; t++) {
+        for (uint32_t level = 0; level < b.exchange->level_count; level++) {
+            const struct exchange_row *row =
+                exchange_plan_row(b.exchange, level, (struct logical_tile){(uint16_t)t});
+            ck_assert_uint_eq(b.layout->tiles[t].row[level] != 0, row != NULL);
+            lenders += row != NULL && !b.tg->is_active[t];
+        }
+    }
+    ck_assert_uint_ge(lenders, 1);
+    struct err err = {0};
+    b.layout->tiles[TARGET_TILES - 1].row = b.layout->tiles[0].row;
+    ck_assert_int_eq(emit_verify(&b.c, b.layout, b.code, &err), -ERR_INTERNAL);
+}
+END_TEST
+
 START_TEST(test_verify) {
     const int64_t widths[] = {256, 192, 64};
     for (int fault = 0; fault < 4; fault++) {
@@ -215,6 +239,7 @@ int main(void) {
     tcase_add_test(tc, test_images);
     tcase_add_test(tc, test_tables);
     tcase_add_test(tc, test_samples);
+    tcase_add_test(tc, test_lender);
     tcase_add_test(tc, test_verify);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
