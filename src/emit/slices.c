@@ -235,11 +235,12 @@ static void panels_rect(const struct walk *w, struct rect r) {
     struct shape flat = {.rank = 2, .dim = {PLAN_MAX_ROWS, s->matrix_columns}};
     struct broadcast b = {.own = flat, .like = flat};
     const struct plan_step *owner = step != PLAN_NONE ? &w->tg->plan->steps[step] : NULL;
-    /* Constants are broadcast to the result, but for those that are picked from. */
+    /* Constants are broadcast to the node's result, but for those that are picked from. The step's
+     * own may be of another shape: a Reshape behind the node is part of it. */
     if (g->values[s->value.n].kind == VALUE_INITIALIZER && owner != NULL &&
         owner->kind != PLAN_PICK) {
         b.own = g->values[s->value.n].shape;
-        b.like = g->values[w->tg->plan->matrices[owner->out].value.n].shape;
+        b.like = g->values[g->nodes[owner->node.n].outputs[0].n].shape;
         if (lower_buffer(w->tg, s->buffer)->kind == BUFFER_ROW) {
             b.like = (struct shape){.rank = 1, .dim = {s->matrix_columns}};
         }
