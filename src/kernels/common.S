@@ -301,6 +301,85 @@ worker:
     add $m2, $m2, -1
 .endm
 
+// ---- Rows of panels, dealt out in one of two ways (layernorm.S, softmax.S) ------------------------
+
+// Many rows: runs of rows, one launch of rows_worker. Few wide rows: a run of panels of every row,
+// three launches apart. Words of a worker's area from RUN on: 0..6 the registers of KEEP_RUN.
+.set RUN, 96 / 4
+.set AREA_WORDS, 64            // from one worker's area to the next
+
+// The supervisor's part to its end; $m4 columns, $m5 rows. What counts is the panels a worker works
+// through, per launch: rows / 6 times all, or rows times a sixth.
+.macro ROWS_OR_PANELS first, second, third
+    setzi $m3, rows_worker
+    add $m4, $m4, 15
+    shr $m4, $m4, 4
+    cmpult $m6, $m5, 6
+    brz $m6, last_launch
+    setzi $m7, 43691
+    add $m6, $m4, 5
+    mul $m6, $m6, $m7
+    shr $m6, $m6, 18
+    mul $m6, $m6, $m5
+    add $m6, $m6, 1
+    cmpult $m6, $m6, $m4
+    brz $m6, last_launch
+    setzi $m3, \first
+    runall $m3, $m2, 0
+    setzi $m3, \second
+    sync 2
+    runall $m3, $m2, 0
+    setzi $m3, \third
+    sync 2
+last_launch:
+    runall $m3, $m2, 0
+    sync 2
+    br $m10
+.endm
+
+// A worker's own run of panels: $m6 x and $m7 out, both of panel 0, $m8 whole panels, $m9 rows, $m10
+// columns of a tail panel that is its own or 0, $m1 first panel, $m3 the worker's number.
+.macro OWN_PANELS x, out, rows, columns
+    ld32 $m10, $m13, $m15, \columns
+    add $m0, $m10, 15
+    shr $m0, $m0, 4
+    SPLIT
+    ld32 $m6, $m13, $m15, \x
+    ld32 $m7, $m13, $m15, \out
+    ld32 $m9, $m13, $m15, \rows
+    mov $m8, $m2
+    and $m10, $m10, 15
+    add $m2, $m1, $m8
+    cmpeq $m2, $m2, $m0            // the last panel is ours, unless we have none
+    brz $m2, no_tail
+    brz $m8, no_tail
+    brz $m10, tail_known
+    add $m8, $m8, -1
+    bri tail_known
+no_tail:
+    setzi $m10, 0
+tail_known:
+.endm
+
+// Registers of an own run of panels: found in the first launch, kept for the others.
+.macro KEEP_RUN
+    st32 $m2, $m12, $m15, RUN
+    st32 $m5, $m12, $m15, RUN + 1
+    st32 $m6, $m12, $m15, RUN + 2
+    st32 $m8, $m12, $m15, RUN + 3
+    st32 $m9, $m12, $m15, RUN + 4
+    st32 $m10, $m12, $m15, RUN + 5
+    st32 $m7, $m12, $m15, RUN + 6
+.endm
+.macro RESTORE_RUN
+    ld32 $m2, $m12, $m15, RUN
+    ld32 $m5, $m12, $m15, RUN + 1
+    ld32 $m6, $m12, $m15, RUN + 2
+    ld32 $m8, $m12, $m15, RUN + 3
+    ld32 $m9, $m12, $m15, RUN + 4
+    ld32 $m10, $m12, $m15, RUN + 5
+.endm
+
 // ---- Products with both sets of the matrix unit (gemm_f16.S, attention_block.S) -----------------
 
 // Words of a worker's area, one set a product: rows - 1; byte offset of the first row in a panel;

@@ -17,8 +17,6 @@
 .set NEG, 2
 .set LARGEST, 24
 .set SUMS, 48
-.set RUN, 96 / 4
-.set AREA_WORDS, 64            // from one worker's area to the next
 
 // $m0 = columns in the partial quad, $m11 = two -inf.
 .macro MASK_WORD i
@@ -69,33 +67,9 @@
 .supervisor
 .p2align 3
 ENTRY
-    // Panels a worker works through, per launch: rows / 6 times all, or rows times a sixth.
     ld32 $m4, $m2, $m15, SOFTMAX_COLUMNS
     ld32 $m5, $m2, $m15, SOFTMAX_ROWS
-    setzi $m3, rows_worker
-    add $m4, $m4, 15
-    shr $m4, $m4, 4
-    cmpult $m6, $m5, 6
-    brz $m6, last_launch
-    setzi $m7, 43691
-    add $m6, $m4, 5
-    mul $m6, $m6, $m7
-    shr $m6, $m6, 18
-    mul $m6, $m6, $m5
-    add $m6, $m6, 1
-    cmpult $m6, $m6, $m4
-    brz $m6, last_launch
-    setzi $m3, wide_max
-    runall $m3, $m2, 0
-    setzi $m3, wide_sum
-    sync 2
-    runall $m3, $m2, 0
-    setzi $m3, wide_scale
-    sync 2
-last_launch:
-    runall $m3, $m2, 0
-    sync 2
-    br $m10
+    ROWS_OR_PANELS wide_max, wide_sum, wide_scale
 
 .worker
 // The passes over one row or a run of its panels. $m6 x, $m7 out, $m8 whole panels, $m9 step from
@@ -237,38 +211,10 @@ row:
 done:
     exitz $m15
 
-// Registers of an own run of panels: found in the first launch, kept for the others.
-.macro RESTORE_RUN
-    ld32 $m2, $m12, $m15, RUN
-    ld32 $m5, $m12, $m15, RUN + 1
-    ld32 $m6, $m12, $m15, RUN + 2
-    ld32 $m8, $m12, $m15, RUN + 3
-    ld32 $m9, $m12, $m15, RUN + 4
-    ld32 $m10, $m12, $m15, RUN + 5
-.endm
-
 // Few rows: $m2 rows - 1, $m5 worker 0's largest values, $m6..$m10 for the passes.
 .p2align 3
 wide_max:
-    ld32 $m10, $m13, $m15, SOFTMAX_COLUMNS
-    add $m0, $m10, 15
-    shr $m0, $m0, 4
-    SPLIT
-    ld32 $m6, $m13, $m15, SOFTMAX_X
-    ld32 $m7, $m13, $m15, SOFTMAX_OUT
-    ld32 $m9, $m13, $m15, SOFTMAX_ROWS
-    mov $m8, $m2
-    and $m10, $m10, 15
-    add $m2, $m1, $m8
-    cmpeq $m2, $m2, $m0            // the last panel is ours, unless we have none
-    brz $m2, no_tail
-    brz $m8, no_tail
-    brz $m10, tail_known
-    add $m8, $m8, -1
-    bri tail_known
-no_tail:
-    setzi $m10, 0
-tail_known:
+    OWN_PANELS SOFTMAX_X, SOFTMAX_OUT, SOFTMAX_ROWS, SOFTMAX_COLUMNS
     shl $m4, $m9, 5
     mul $m4, $m4, $m1
     add $m6, $m6, $m4
@@ -279,13 +225,7 @@ tail_known:
     shl $m5, $m3, 8
     sub $m5, $m12, $m5
     add $m5, $m5, LARGEST
-    st32 $m2, $m12, $m15, RUN
-    st32 $m5, $m12, $m15, RUN + 1
-    st32 $m6, $m12, $m15, RUN + 2
-    st32 $m8, $m12, $m15, RUN + 3
-    st32 $m9, $m12, $m15, RUN + 4
-    st32 $m10, $m12, $m15, RUN + 5
-    st32 $m7, $m12, $m15, RUN + 6
+    KEEP_RUN
     PREPARE max_ready
     add $m5, $m12, LARGEST
 max_row:
