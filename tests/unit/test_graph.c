@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "graph/graph.h"
+#include "quoted.h"
 
 static struct arena arena;
 
@@ -22,23 +23,10 @@ static void teardown(void) {
     arena_done(&arena);
 }
 
-/* JSON with ' for ". */
-static json_t *json_of(const char *text) {
-    char *copy = strdup(text);
-    for (char *p = copy; *p != '\0'; p++) {
-        *p = *p == '\'' ? '"' : *p;
-    }
-    json_error_t fault;
-    json_t *json = json_loads(copy, JSON_REJECT_DUPLICATES, &fault);
-    ck_assert_msg(json != NULL, "%s in %s", fault.text, copy);
-    free(copy);
-    return json;
-}
-
 static struct graph *load_with(const char *text, graph_open_file_fn *open_file, void *arg) {
     struct err e = {0};
     struct graph *g = NULL;
-    json_t *json = json_of(text);
+    json_t *json = quoted_json(text);
     int r = graph_load(json, open_file, arg, &arena, &g, &e);
     json_decref(json); /* nothing of it is kept */
     ck_assert_msg(r == 0, "%s: %s", e.where, e.text);
@@ -310,7 +298,7 @@ START_TEST(invalid_models) {
 END_TEST
 
 static int load_fails(const char *text, struct err *e) {
-    json_t *json = json_of(text);
+    json_t *json = quoted_json(text);
     struct graph *g = NULL;
     int r = graph_load(json, NULL, NULL, &arena, &g, e);
     json_decref(json);
@@ -332,7 +320,7 @@ static int load_chain(size_t n, struct err *e) {
             i - 1, i);
     }
     snprintf(text + used, cap - used, "]}");
-    json_t *json = json_of(text);
+    json_t *json = quoted_json(text);
     struct graph *g = NULL;
     struct graph *c = NULL;
     free(text);
@@ -489,7 +477,7 @@ START_TEST(tensors_of_files) {
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         struct err e = {0};
         struct graph *none = NULL;
-        json_t *json = json_of(faults[i].model);
+        json_t *json = quoted_json(faults[i].model);
         ck_assert_int_eq(graph_load(json, open_file, &files, &arena, &none, &e), -faults[i].code);
         ck_assert_str_eq(e.where, faults[i].where);
         ck_assert_msg(strstr(e.text, faults[i].text) != NULL, "%s", e.text);
@@ -506,7 +494,7 @@ START_TEST(every_allocation_may_fail) {
     struct files files = {.opened = 0};
     make_file(&files);
     static const char *const models[] = {MODEL, FILE_MODEL(FILE_W FILE_N)};
-    json_t *json = json_of(models[_i]);
+    json_t *json = quoted_json(models[_i]);
     struct err e = {0};
     volatile uint64_t n = ARENA_FAIL_NOW;
     volatile bool is_done = false;

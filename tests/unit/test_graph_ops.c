@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "graph/graph.h"
+#include "quoted.h"
 
 static struct arena arena;
 
@@ -20,24 +21,11 @@ static void teardown(void) {
     arena_done(&arena);
 }
 
-/* JSON with ' for ". */
-static json_t *json_of(const char *text) {
-    char *copy = strdup(text);
-    for (char *p = copy; *p != '\0'; p++) {
-        *p = *p == '\'' ? '"' : *p;
-    }
-    json_error_t fault;
-    json_t *json = json_loads(copy, JSON_REJECT_DUPLICATES, &fault);
-    ck_assert_msg(json != NULL, "%s in %s", fault.text, copy);
-    free(copy);
-    return json;
-}
-
 static struct graph *load_with(const char *text, graph_open_file_fn *open_file, void *arg) {
     struct err e = {0};
     struct graph *g = NULL;
     struct graph *c = NULL;
-    json_t *json = json_of(text);
+    json_t *json = quoted_json(text);
     int r = graph_load(json, open_file, arg, &arena, &g, &e);
     json_decref(json);
     ck_assert_msg(r == 0, "%s: %s in %s", e.where, e.text, text);
@@ -298,7 +286,7 @@ END_TEST
 
 /* Allocation 1, 2, 3 ... fails until none does. */
 START_TEST(every_allocation_may_fail) {
-    json_t *json = json_of(SEVERAL);
+    json_t *json = quoted_json(SEVERAL);
     struct err e = {0};
     volatile uint64_t n = ARENA_FAIL_NOW;
     volatile bool is_done = false;

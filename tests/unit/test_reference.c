@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "reference/reference.h"
+#include "quoted.h"
 
 static struct arena arena;
 
@@ -25,9 +26,7 @@ static struct graph *load(const char *format, ...) {
     va_start(ap, format);
     vsnprintf(text, sizeof text, format, ap);
     va_end(ap);
-    for (char *p = text; *p != '\0'; p++) {
-        *p = *p == '\'' ? '"' : *p;
-    }
+    quoted(text);
     struct err e = {0};
     struct graph *g = NULL;
     struct graph *c = NULL;

@@ -8,6 +8,7 @@
 
 #include "reference/reference.h"
 #include "tests/support/random_graph.h"
+#include "quoted.h"
 
 static struct arena arena;
 
@@ -360,9 +361,7 @@ static const char *const identities[] = {
 
 START_TEST(identities_hold) {
     char *text = strdup(identities[_i]);
-    for (char *p = text; *p != '\0'; p++) {
-        *p = *p == '\'' ? '"' : *p;
-    }
+    quoted(text);
     struct tensor_set out = eval(load(text));
     ck_assert(shape_equal(&out.items[0].shape, &out.items[1].shape));
     for (uint64_t i = 0; i < out.items[0].size_bytes / 8; i++) {

@@ -17,6 +17,7 @@
 #include "base/tensor.h"
 #include "graph/graph.h"
 #include "reference/reference.h"
+#include "quoted.h"
 
 static char staging[64];
 static char program[4096];
@@ -129,22 +130,11 @@ static const char *text_of(const json_t *object, const char *key) {
     return text != NULL ? text : "";
 }
 
-static json_t *json_of(const char *text) {
-    char *copy = strdup(text);
-    for (char *p = copy; *p != '\0'; p++) {
-        *p = *p == '\'' ? '"' : *p;
-    }
-    json_t *json = json_loads(copy, JSON_REJECT_DUPLICATES, NULL);
-    ck_assert_msg(json != NULL, "%s", copy);
-    free(copy);
-    return json;
-}
-
 /* Steals nothing; more is an object text or NULL. */
 static json_t *job_of(const char *kind, const char *model, const char *more) {
-    json_t *job = json_of(more != NULL ? more : "{}");
+    json_t *job = quoted_json(more != NULL ? more : "{}");
     json_object_set_new(job, "kind", json_string(kind));
-    json_object_set_new(job, "model", json_of(model));
+    json_object_set_new(job, "model", quoted_json(model));
     return job;
 }
 
@@ -167,18 +157,18 @@ START_TEST(key_result) {
     ck_assert(digest_parse(text_of(last, "key"), &d));
     ck_assert(digest_parse(text_of(last, "compiler"), &d));
     json_t *want =
-        json_of("[{'name':'x','ordinal':0,'dtype':'float16','shape':[3,4],'source':null},"
-                "{'name':'z','ordinal':1,'dtype':'float16','shape':[2],"
-                "'source':{'staged':'inputs.bin','offset':0,'bytes':4}}]");
+        quoted_json("[{'name':'x','ordinal':0,'dtype':'float16','shape':[3,4],'source':null},"
+                    "{'name':'z','ordinal':1,'dtype':'float16','shape':[2],"
+                    "'source':{'staged':'inputs.bin','offset':0,'bytes':4}}]");
     ck_assert(json_equal(json_object_get(last, "inputs"), want));
     json_decref(want);
-    want = json_of("[{'name':'w','ordinal':0,'dtype':'float16','shape':[4,2],"
-                   "'source':{'staged':'params.bin','offset':0,'bytes':16}},"
-                   "{'name':'b','ordinal':1,'dtype':'float16','shape':[2],"
-                   "'source':{'staged':'params.bin','offset':64,'bytes':4}}]");
+    want = quoted_json("[{'name':'w','ordinal':0,'dtype':'float16','shape':[4,2],"
+                       "'source':{'staged':'params.bin','offset':0,'bytes':16}},"
+                       "{'name':'b','ordinal':1,'dtype':'float16','shape':[2],"
+                       "'source':{'staged':'params.bin','offset':64,'bytes':4}}]");
     ck_assert(json_equal(json_object_get(last, "parameters"), want));
     json_decref(want);
-    want = json_of("[{'name':'y','ordinal':0,'dtype':'float16','shape':[3,2]}]");
+    want = quoted_json("[{'name':'y','ordinal':0,'dtype':'float16','shape':[3,2]}]");
     ck_assert(json_equal(json_object_get(last, "outputs"), want));
     json_decref(want);
     uint8_t bytes[100];
@@ -280,9 +270,7 @@ START_TEST(bad_job_says_where) {
     int status = 0;
     char text[1024];
     snprintf(text, sizeof text, "%s", bad_jobs[_i].job);
-    for (char *p = text; *p != '\0'; p++) {
-        *p = *p == '\'' ? '"' : *p;
-    }
+    quoted(text);
     json_t *last = run_text(text, strlen(text), &status);
     ck_assert_str_eq(text_of(last, "event"), "error");
     ck_assert_str_eq(text_of(last, "code"), err_name(bad_jobs[_i].code));
@@ -444,7 +432,7 @@ static json_t *reference_job(const double *outputs, const char *damage) {
         put_blob(x, sizeof x), "offset", 2, "bytes", 8, "outputs", "y", "file", "out.0", "offset",
         4, "bytes", 12);
     if (damage != NULL) {
-        json_t *change = json_of(damage);
+        json_t *change = quoted_json(damage);
         const char *key;
         json_t *value;
         json_object_foreach(change, key, value) {
@@ -513,13 +501,13 @@ START_TEST(compile_then_verify) {
     ck_assert_msg(status == 0, "%s: %s", text_of(made, "where"), text_of(made, "detail"));
     ck_assert_str_eq(text_of(made, "package"), "package.ipuexe");
     ck_assert_uint_gt(json_array_size(json_object_get(made, "passes")), 5);
-    json_t *verify = json_of("{'kind':'verify','package':'package.ipuexe'}");
+    json_t *verify = quoted_json("{'kind':'verify','package':'package.ipuexe'}");
     json_t *seen = run(verify, &status);
     ck_assert_msg(status == 0, "%s: %s", text_of(seen, "where"), text_of(seen, "detail"));
     ck_assert_str_eq(text_of(seen, "digest"), text_of(made, "digest"));
     ck_assert_str_eq(text_of(seen, "key"), text_of(made, "key"));
     const json_t *x = json_array_get(json_object_get(seen, "inputs"), 0);
-    json_t *shape = json_of("[4,20]");
+    json_t *shape = quoted_json("[4,20]");
     ck_assert(json_equal(json_object_get(x, "shape"), shape));
     json_decref(shape);
     json_decref(seen);
