@@ -58,6 +58,7 @@ run diff-f16-stream 900 "$asan/tests/diff/diff" --f16 --model tests/models/gemm-
 run diff-all 1800 "$asan/tests/diff/diff" --all --count 200
 run diff-rows 300 "$asan/tests/diff/diff" --model tests/golden/rows/model.json --tiles 16
 run diff-constants 300 "$asan/tests/diff/diff" --model tests/models/reshaped-constants/model.json --tiles 16
+run diff-parts 300 "$asan/tests/diff/diff" --model tests/models/parts-of-constants/model.json --tiles 16
 run diff-vit 600 "$asan/tests/diff/diff" --model tests/models/vit-small/model.json --tiles 64
 for test in "$build"/tsan/tests/unit/test_*; do
     case $test in *.o | *.d) continue ;; esac

@@ -16,7 +16,8 @@
  *      share no byte. What no slice maps is zero: the host clears a tile's page before it gathers
  *      an input phase, so padding arrives as zeros;
  *  (5) slices of one binding cover each tensor element exactly once (outputs), at least once
- *      (inputs and parameters), and nothing outside it;
+ *      (inputs) or as often as it is needed (parameters: a Slice of one may be all that is
+ *      read), and nothing outside it;
  *  (6) the profile plan is empty, or has a trace for each participant, in rank order: intervals
  *      that name steps, with their marks inside binding (PROFILE, 1) and shared with no other
  *      trace; calls are sorted by step, and a step names exactly its own.

@@ -310,7 +310,7 @@ static int verify_slices(struct coverage *c, const struct package *p, struct err
         }
     }
     for (uint32_t i = 0; i < p->binding_count; i++) {
-        if (c->remaining[i] != 0) {
+        if (c->remaining[i] != 0 && p->bindings[i].role != PACKAGE_PARAMETER) {
             return fault(
                 err, PACKAGE_TABLE_binding, i, "%llu of %llu elements are in no slice",
                 (unsigned long long)c->remaining[i], (unsigned long long)c->elements[i]);

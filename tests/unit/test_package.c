@@ -76,6 +76,29 @@ START_TEST(digest_covers_all_but_the_report) {
 }
 END_TEST
 
+/* A program may need a part of a parameter only. */
+START_TEST(verify_takes_parts_of_parameters) {
+    struct sample s;
+    struct err err = {0};
+    sample_init(&s);
+    /* The input becomes a parameter, behind the output. */
+    struct package_binding input = s.bindings[0];
+    s.bindings[0] = s.bindings[1];
+    s.bindings[1] = input;
+    s.bindings[1].role = PACKAGE_PARAMETER;
+    for (uint32_t i = 0; i < s.p.slice_count; i++) {
+        s.slices[i].binding ^= s.slices[i].binding < 2;
+    }
+    s.phases[0].call = PACKAGE_INITIALIZE;
+    s.phases[1].index = 0;
+    ck_assert_msg(package_verify(&s.p, &err) == 0, "%s: %s", err.where, err.text);
+    s.bindings[1].shape.dim[0] *= 2;
+    ck_assert_msg(package_verify(&s.p, &err) == 0, "%s: %s", err.where, err.text);
+    s.bindings[0].shape.dim[0] *= 2; /* of an output not */
+    ck_assert_int_eq(package_verify(&s.p, &err), -ERR_PACKAGE_CORRUPT);
+}
+END_TEST
+
 /* Each row damages the sample in one way and names a part of the message. */
 static void damage(struct sample *s, int which) {
     switch (which) {
@@ -267,6 +290,7 @@ int main(void) {
     tcase_add_test(t, round_trip);
     tcase_add_test(t, digest_covers_all_but_the_report);
     tcase_add_loop_test(t, verify_names_the_fault, 0, 25);
+    tcase_add_test(t, verify_takes_parts_of_parameters);
     tcase_add_loop_test(t, tampered_file_is_refused, 0, 24);
     tcase_add_loop_test(t, appended_bytes_are_refused, 0, 3);
     tcase_add_test(t, free_pages_are_refused);
