@@ -341,13 +341,29 @@ static struct val bounded(struct maker *m, const struct val *x) {
     }
 }
 
+/* A parameter, or a part of a larger one. */
+static struct val fresh(struct maker *m, struct val v, bool is_positive, double scale) {
+    int axis = (int)draw(m, (uint64_t)v.rank), size = v.dim[axis];
+    int start = draw(m, 4) == 0 ? (int)draw(m, 4) : -1;
+    if (start < 0) {
+        return is_positive ? add_positive(m, v) : add_normal(m, v, scale);
+    }
+    v.dim[axis] += start + (int)draw(m, 3);
+    struct val whole = is_positive ? add_positive(m, v) : add_normal(m, v, scale);
+    int end = start + size;
+    int inputs[4] = {whole.id, add_ints(m, 1, &start), add_ints(m, 1, &end), add_ints(m, 1, &axis)};
+    v = whole;
+    v.dim[axis] = size;
+    v.id = add_nodes(m, "Slice", 4, inputs, 1, "");
+    return v;
+}
+
 /* With one or more fresh operands, which may be wider than a row or have one element. */
 static struct val with_fresh(struct maker *m, const struct val *x) {
     static const char *const names[] = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
     uint64_t which = draw(m, 6);
     double rms = fmin(fmax(x->rms, 0.05), 4);
-    struct val b = which == 2 || which == 3 ? add_positive(m, draw_operand(m, x))
-                                            : add_normal(m, draw_operand(m, x), 0.7 * rms);
+    struct val b = fresh(m, draw_operand(m, x), which == 2 || which == 3, 0.7 * rms);
     struct val y = as(*x, which <= 1 && x->kind == SPREAD ? SPREAD : PLAIN, 1.2 * x->rms);
     if (which >= 4 && draw(m, 2) == 0) {
         struct val c = add_normal(m, draw_operand(m, x), 0.7 * rms);
@@ -707,9 +723,13 @@ static void grow(struct maker *m, struct val x) {
     int blocks = 3 + (int)draw(m, 10);
     m->pool[m->count++] = x;
     for (int i = 0; i < blocks; i++) {
-        int from = draw(m, 5) == 0 ? (int)draw(m, (uint64_t)m->count) : m->count - 1;
-        struct val y = block(m, &m->pool[from]);
-        if (y.id != m->pool[from].id && m->count < MAX_VALUES) {
+        int at = draw(m, 5) == 0 ? (int)draw(m, (uint64_t)m->count) : m->count - 1;
+        struct val from = m->pool[at];
+        if (draw(m, 30) == 0 && from.rms < 6) { /* of a parameter alone */
+            from = add_normal(m, from, 1);
+        }
+        struct val y = block(m, &from);
+        if (y.id != from.id && m->count < MAX_VALUES) {
             m->pool[m->count++] = y;
         }
     }
