@@ -87,8 +87,10 @@ static int product_operands(
     if (fb == VIEW_HEADS || fb == VIEW_HEADS_T) {
         return head_panels(f, n, s, 1, b, fb == VIEW_HEADS ? columns : inner, err);
     }
-    if (fb == VIEW_SPLIT) {
-        return fuse_node_error(n, ERR_UNSUPPORTED_OP, err, "the second operand is split in heads");
+    if (fb == VIEW_SPLIT || fb == VIEW_CHANNELS) {
+        return fuse_node_error(
+            n, ERR_UNSUPPORTED_OP, err,
+            "the last two axes of the second operand are not those of its matrix");
     }
     return plain_block(f, n, s, 1, b, err);
 }
