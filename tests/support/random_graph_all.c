@@ -714,6 +714,9 @@ static struct val start(struct maker *m, struct val *ret_input) {
     struct val y = shaped(&x, 4, x.dim[0], width, down, across);
     snprintf(text, sizeof text, "\"strides\":[%d,%d]", high, wide);
     y.id = add_nodes(m, "Conv", 2 + (int)draw(m, 2), inputs, 1, text);
+    if (draw(m, 3) == 0) { /* channels first */
+        return as(y, PLAIN, 1);
+    }
     struct val t = reshape(m, &y, shaped(&y, 3, x.dim[0], width, down * across));
     t = transpose(m, &t, (const int[]){0, 2, 1});
     return as(t, channels * high * wide < MIN_INNER ? PLAIN : SPREAD, 1); /* channels last */
