@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/monotonic.h"
 #include "proto/proto.h"
 
 struct http {
@@ -102,9 +103,7 @@ void http_deadline(struct http *h, uint64_t monotonic_ms) {
 }
 
 uint64_t http_now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return monotonic_ms();
 }
 
 static bool is_late(const struct http *h) {

@@ -2,7 +2,7 @@
  *
  *   loop thread   sd-event: HTTP (server.c), letters, children (workers.c), timers; no disk
  *   store thread  store.c: all of src/cache
- *   device thread runner.c: the device
+ *   device thread runner.c, runner_task.c: the device
  */
 #ifndef DAEMON_DAEMON_H
 #define DAEMON_DAEMON_H

@@ -23,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/daemon.h"
 #include "daemon/jobs.h"
 #include "daemon/peer.h"
@@ -41,9 +42,7 @@ uint64_t daemon_wall_ms(void) {
 }
 
 uint64_t daemon_now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return monotonic_ms();
 }
 
 void daemon_new_id(char ret[PROTO_ID_CHARS + 1]) {

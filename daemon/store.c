@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/monotonic.h"
 
 #define GROUP              256
 #define CHECKPOINT_IDLE_MS 5000
@@ -24,12 +25,6 @@ struct store {
     struct store_health health;
     uint64_t group_since_ms;
 };
-
-static uint64_t monotonic_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 static void run_one(struct store *s, struct store_op *op) {
     err_clear(&op->err);

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/monotonic.h"
+
 static const char *const profile_names[] = {
     [EMIT_PROFILE_OFF] = "off", [EMIT_PROFILE_PHASE] = "phase", [EMIT_PROFILE_KERNEL] = "kernel"};
 
@@ -67,9 +69,7 @@ void compile_keep_memory(void) {
 }
 
 static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+    return (double)monotonic_ns() / 1e6;
 }
 
 static double cpu_ms(void) {

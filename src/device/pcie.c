@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/monotonic.h"
 
 /* dir << 30 | size << 16 | 0xED << 8 | number. */
 #define IOC_USER_ATTACH          0xC008ED0Aul
@@ -110,9 +111,7 @@ static void pcie_fence(void *self) {
 
 static uint64_t pcie_now_ns(void *self) {
     (void)self;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return monotonic_ns();
 }
 
 static void pcie_pause(void *self, uint64_t ns) {

@@ -3,24 +3,17 @@
  * Time is the latest cycle any tile has reached, plus what passes while the host polls a chip
  * that stands still; the second part never reaches a tile, so it can change no result.
  */
-#include <time.h>
-
+#include "base/monotonic.h"
 #include "sim/chip.h"
 
 enum { SLICE_NS = 10 * 1000 * 1000 };
 
-static uint64_t wall_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void clock_start(struct chip *c) {
-    c->slice_end_ns = c->options.slice_cycles != 0 ? 0 : wall_ns() + SLICE_NS;
+    c->slice_end_ns = c->options.slice_cycles != 0 ? 0 : monotonic_ns() + SLICE_NS;
 }
 
 bool clock_is_over(const struct chip *c) {
-    return c->slice_end_ns != 0 && wall_ns() >= c->slice_end_ns;
+    return c->slice_end_ns != 0 && monotonic_ns() >= c->slice_end_ns;
 }
 
 void clock_idle(struct chip *c, bool is_dead) {
