@@ -337,8 +337,8 @@ last_launch:
     br $m10
 .endm
 
-// A worker's own run of panels: $m6 x and $m7 out, both of panel 0, $m8 whole panels, $m9 rows, $m10
-// columns of a tail panel that is its own or 0, $m1 first panel, $m3 the worker's number.
+// A worker's own run of panels: $m6 x and $m7 out, both of panel 0, $m8 whole panels, $m9 rows,
+// $m10 columns of a tail panel that is its own or 0, $m1 first panel, $m3 the worker's number.
 .macro OWN_PANELS x, out, rows, columns
     ld32 $m10, $m13, $m15, \columns
     add $m0, $m10, 15
