@@ -301,7 +301,7 @@ worker:
     add $m2, $m2, -1
 .endm
 
-// ---- Rows of panels, dealt out in one of two ways (layernorm.S, softmax.S) ------------------------
+// ---- Rows of panels, dealt out in one of two ways (layernorm.S, softmax.S) ----------------------
 
 // Many rows: runs of rows, one launch of rows_worker. Few wide rows: a run of panels of every row,
 // three launches apart. Words of a worker's area from RUN on: 0..6 the registers of KEEP_RUN.
