@@ -237,11 +237,25 @@ static void call_product(struct lowering *l, const struct local_call *c) {
     lower_push_vertex(l, v, GEMM_WORDS, (const uint32_t[]){c->rows, s->groups, c->panels});
 }
 
+/* Queries and keys that are one value have one buffer where it lies, and the kernel must find them
+ * in two: the keys are copied then. */
+static struct buffer_id keys_apart(struct lowering *l, const struct local_call *c) {
+    struct buffer_id keys = c->in[1];
+    if (keys.n != c->in[0].n) {
+        return keys;
+    }
+    uint32_t bytes = l->buffers.data[keys.n].bytes;
+    struct buffer_id copy = lower_new_buffer(l, c->tile, BUFFER_OPERAND, bytes, c->step);
+    lower_add_copy(l, c->step, keys, 0, (struct lower_dest){copy, 0}, bytes);
+    return copy;
+}
+
 static void call_attention(struct lowering *l, const struct local_call *c) {
     const struct plan_step *s = &l->plan->steps[c->step];
+    struct buffer_id keys = keys_apart(l, c);
     struct lower_vertex v = new_call(l, c, plan_variant(s));
     lower_word_buffer(l, &v, ATTENTION_Q, c->in[0], 0);
-    lower_word_buffer(l, &v, ATTENTION_K, c->in[1], 0);
+    lower_word_buffer(l, &v, ATTENTION_K, keys, 0);
     lower_word_buffer(l, &v, ATTENTION_V, c->in[2], 0);
     lower_word_buffer(l, &v, ATTENTION_OUT, c->out, 0);
     uint32_t bytes = kernel_scratch_bytes(&v.variant, s->product.b_rows);

@@ -113,6 +113,10 @@ void lower_interface(struct lowering *l);
 void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
+/* A copy on one tile at the time of a step. */
+void lower_add_copy(
+    struct lowering *l, uint32_t step, struct buffer_id source, uint32_t offset,
+    struct lower_dest dest, uint32_t bytes);
 /* What was gathered before for the same need, NULL when nothing was or it is out of date. */
 const struct gathered *lower_find_gathered(const struct lowering *l, const struct gathered *key);
 /* A copy of g among those. */

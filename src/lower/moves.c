@@ -20,8 +20,8 @@ void lower_add_move(
     vec_push(l->arena, &l->levels[level].moves, m);
 }
 
-/* A copy on one tile, by the elementwise kernel without activation: f16 to f16, bits kept. */
-static void add_copy(
+/* By the elementwise kernel without activation: f16 to f16, bits kept. */
+void lower_add_copy(
     struct lowering *l, uint32_t step, struct buffer_id source, uint32_t offset,
     struct lower_dest dest, uint32_t bytes) {
     const struct step_time *t = &l->times[step];
@@ -48,7 +48,7 @@ static void send_piece(
         is_own = is_own || tiles[i] == p->source_tile;
     }
     if (tile_count == 1 && is_own) {
-        add_copy(l, step, p->source, p->source_offset, dests[0], p->bytes);
+        lower_add_copy(l, step, p->source, p->source_offset, dests[0], p->bytes);
         return;
     }
     lower_add_move(

@@ -129,17 +129,27 @@ static void add_access(struct checker *c, bool is_write, struct access x) {
     }
 }
 
-/* Every slot of a sequence is aligned when the first one is. */
-static void check_slots(struct checker *c, uint32_t at) {
+/* Operands that a kernel must find in separate elements are different buffers, and every slot of a
+ * sequence is aligned when the first one is. */
+static void check_operands(struct checker *c, uint32_t at) {
     const struct lower_vertex *v = &c->tg->vertices[at];
     struct kernel_operand operands[6];
     int count = 0;
     kernel_operands(&v->variant, operands, &count);
     for (int o = 0; o < count; o++) {
         struct buffer_id b = v->words[operands[o].word].buffer;
-        if (b.n != NO_BUFFER.n && c->tg->buffers[b.n].slots > 1 &&
+        if (b.n == NO_BUFFER.n) {
+            continue;
+        }
+        if (c->tg->buffers[b.n].slots > 1 &&
             lower_slot_bytes(&c->tg->buffers[b.n]) % operands[o].align != 0) {
             fault(c, "vertex", at, "slots of a sequence are misaligned");
+        }
+        for (int other = 0; other < o; other++) {
+            if ((operands[o].separate >> other & 1) != 0 &&
+                v->words[operands[other].word].buffer.n == b.n) {
+                fault(c, "vertex", at, "operands that must lie apart are one buffer");
+            }
         }
     }
 }
@@ -188,9 +198,7 @@ static void collect_vertices(struct checker *c) {
         const struct lower_vertex *v = &c->tg->vertices[i];
         uint32_t out;
         uint32_t bytes = written(v, &out);
-        if (c->tg->loop.turns > 0) {
-            check_slots(c, i);
-        }
+        check_operands(c, i);
         if (v->variant.id == KERNEL_PICK) {
             collect_table(c, i);
         }
