@@ -44,6 +44,9 @@ plan_param_value(const struct plan *p, uint32_t step, enum plan_param param, uin
 
 bool plan_param_varies(const struct plan *p, uint32_t step, enum plan_param param) {
     struct value_id first = plan_param_value(p, step, param, 0);
+    if (first.n != NO_VALUE.n && p->graph->values[first.n].is_hashed_constant) {
+        return false; /* equal blocks have equal known constants */
+    }
     for (uint32_t turn = 1; turn < plan_step_turns(p, step); turn++) {
         if (plan_param_value(p, step, param, turn).n != first.n) {
             return true;
