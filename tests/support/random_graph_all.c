@@ -442,8 +442,10 @@ static struct val attention(struct maker *m, const struct val *x) {
                        : add_normal(
                              m, shaped(x, 3, x->dim[0], 1 + (int)draw(m, 7), heads * size),
                              1); /* asked by constants */
-    struct val k = linear(m, x, kv_heads * size);
-    struct val v = linear(m, x, kv_heads * size);
+    struct val k = heads == kv_heads && q.dim[1] == x->dim[1] && draw(m, 4) == 0
+                       ? q /* one value for both, or for all three */
+                       : linear(m, x, kv_heads * size);
+    struct val v = k.id == q.id && draw(m, 2) == 0 ? q : linear(m, x, kv_heads * size);
     struct val y = as(q, PLAIN, 0.5);
     if (elements(&y) < MIN_ELEMENTS) {
         return *x;
@@ -647,7 +649,7 @@ static struct val cast(struct maker *m, const struct val *x) {
 static struct val repeated(struct maker *m, const struct val *x) {
     int times = 1 + (int)draw(m, 3);
     int hidden = 4 + draw_size(m);
-    bool has_norm = draw(m, 2) == 0;
+    bool has_norm = draw(m, 2) == 0, has_scalar = draw(m, 3) == 0, is_equal = draw(m, 2) == 0;
     struct val y = *x;
     if (elements(x) / last(x) * hidden > MAX_ELEMENTS) {
         return y;
@@ -655,6 +657,10 @@ static struct val repeated(struct maker *m, const struct val *x) {
     for (int i = 0; i < times; i++) {
         struct val h = has_norm ? norm(m, &y) : y;
         h = linear(m, &h, hidden);
+        if (has_scalar) {
+            int shift = add_scalar(m, &h, is_equal ? 0.25 : 0.25 + 0.125 * i);
+            h = add_node(m, h, "Add", h.id, shift, "");
+        }
         h = add_node(m, as(h, PLAIN, 0.7), "Gelu", h.id, -1, "\"approximate\":\"tanh\"");
         h = linear(m, &h, last(&y));
         y = add_node(m, as(y, h.kind, sqrt(y.rms * y.rms + 1)), "Add", y.id, h.id, "");
