@@ -58,7 +58,10 @@ run diff-f16-stream 900 "$asan/tests/diff/diff" --f16 --model tests/models/gemm-
 run diff-all 1800 "$asan/tests/diff/diff" --all --count 200
 run diff-rows 300 "$asan/tests/diff/diff" --model tests/golden/rows/model.json --tiles 16
 for model in tests/models/found/*.json; do # each was once compiled wrongly
-    run "diff-$(basename "$model" .json)" 300 "$asan/tests/diff/diff" --model "$model" --tiles 3
+    for tiles in 1 3; do
+        run "diff-$(basename "$model" .json)-$tiles" 300 "$asan/tests/diff/diff" --model "$model" \
+            --tiles $tiles
+    done
 done
 run diff-vit 600 "$asan/tests/diff/diff" --model tests/models/vit-small/model.json --tiles 64
 for test in "$build"/tsan/tests/unit/test_*; do

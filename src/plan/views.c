@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define MIN_WINDOW_UNIT 24 /* columns padded to whole panels: at most a third is padding */
+#define MIN_HEAD        8  /* of a Reshape that no Transpose reads */
 
 static uint32_t gcd(uint32_t a, uint32_t b) {
     while (b != 0) {
@@ -74,6 +75,16 @@ static void plain_root(struct fuser *f, struct value_id v) {
 
 /* ---- View operators ------------------------------------------------------------------------- */
 
+static bool is_transposed(const struct fuser *f, struct value_id v) {
+    for (uint32_t i = 0; i < f->g->node_count; i++) {
+        const struct graph_node *n = &f->g->nodes[i];
+        if (n->op == GRAPH_OP_Transpose && n->inputs[0].n == v.n) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int view_reshape(struct fuser *f, const struct graph_node *n, struct err *err) {
     struct value_id to = n->outputs[0];
     struct fuse_view x = f->view[n->inputs[0].n];
@@ -90,7 +101,10 @@ static int view_reshape(struct fuser *f, const struct graph_node *n, struct err 
         f->view[to.n] = x;
         return 0;
     }
-    if (x.form == VIEW_PLAIN && b->rank >= 2 && b->dim[b->rank - 2] * last_b == last_a) {
+    /* Each head is padded to a panel, in all that lies like it: narrow ones must be worth it. */
+    bool is_worth = last_b >= MIN_HEAD || is_transposed(f, to);
+    if (x.form == VIEW_PLAIN && b->rank >= 2 && b->dim[b->rank - 2] * last_b == last_a &&
+        is_worth) {
         x.form = VIEW_SPLIT;
         x.heads = (uint32_t)b->dim[b->rank - 2];
         wish(f, x.root, (uint32_t)last_b);
