@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/monotonic.h"
 #include "client/follow.h"
 #include "proto/proto.h"
 
@@ -206,7 +207,7 @@ static int skip_deadline(struct follow *f, struct err *err) {
     CLEANUP(decref_cleanup) json_t *job = NULL;
     char path[HTTP_MAX_PATH];
     enum proto_state state;
-    uint64_t least = http_now_ms() + LOOK_MS;
+    uint64_t least = monotonic_ms() + LOOK_MS;
     http_path(path, "/v1/jobs/", f->job, "");
     http_deadline(f->http, f->deadline_ms > least ? f->deadline_ms : least);
     int r = http_get(f->http, path, &job, err);

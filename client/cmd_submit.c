@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/digest.h"
+#include "base/monotonic.h"
 #include "client/follow.h"
 #include "proto/proto.h"
 
@@ -59,11 +60,11 @@ static int send_once(
  * for only when the user has said how long. */
 static int send_blob(
     struct submit *s, const char *path, int fd, const char *what, uint64_t bytes, struct err *err) {
-    uint64_t until = http_now_ms() + s->retry_ms;
+    uint64_t until = monotonic_ms() + s->retry_ms;
     for (;;) {
         int r = send_once(s, path, fd, what, bytes, err);
         bool is_sought = s->is_reached || args_value(s->args, "retry-for") != NULL;
-        if (r == 0 || !proto_retriable(-r) || !is_sought || http_now_ms() >= until ||
+        if (r == 0 || !proto_retriable(-r) || !is_sought || monotonic_ms() >= until ||
             http_is_interrupted(s->http)) {
             s->is_reached = s->is_reached || r == 0;
             return r;
@@ -401,12 +402,12 @@ static int make_key(const struct args *a, char *ret, size_t n, struct err *err) 
 static int post(struct submit *s, uint64_t retry_ms, json_t **ret, struct err *err) {
     char key[PROTO_MAX_IDEMPOTENCY + 64];
     int r = make_key(s->args, key, sizeof key, err);
-    uint64_t until = http_now_ms() + retry_ms;
+    uint64_t until = monotonic_ms() + retry_ms;
     while (r == 0) {
         int sent =
             http_json(s->http, "POST", "/v1/jobs", key[0] != '\0' ? key : NULL, s->job, ret, err);
         bool again = key[0] != '\0' && sent < 0 && proto_retriable(-sent);
-        if (!again || http_now_ms() >= until) {
+        if (!again || monotonic_ms() >= until) {
             return sent;
         }
         http_sleep(s->http, RETRY_MS);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/monotonic.h"
 #include "proto/proto.h"
 
 #define RETRY_FIRST_MS   50
@@ -105,7 +106,7 @@ static int on_line(const char *text, size_t n, void *arg) {
     struct follow *f = arg;
     CLEANUP(decref_cleanup) json_t *event = NULL;
     struct err why;
-    f->contact_ms = http_now_ms();
+    f->contact_ms = monotonic_ms();
     f->is_reached = true;
     if (proto_json_parse(text, n, &event, &why) < 0) {
         err_set(&f->err, ERR_PROTOCOL, "an event that is no JSON: %s", why.text);
@@ -135,17 +136,17 @@ static int on_line(const char *text, size_t n, void *arg) {
 static bool may_retry(const struct follow *f, int result) {
     bool is_gone = result == 0 || result == -ERR_UNREACHABLE || result == -ERR_DRAINING ||
                    result == -ERR_QUEUE_FULL;
-    return is_gone && f->is_reached && http_now_ms() - f->contact_ms < f->retry_ms;
+    return is_gone && f->is_reached && monotonic_ms() - f->contact_ms < f->retry_ms;
 }
 
 static unsigned next_delay(unsigned delay) {
     delay = 2 * delay < RETRY_MOST_MS ? 2 * delay : RETRY_MOST_MS;
-    return delay - (unsigned)(http_now_ms() % (delay / 4 + 1)); /* clients spread out */
+    return delay - (unsigned)(monotonic_ms() % (delay / 4 + 1)); /* clients spread out */
 }
 
 int follow_run(struct follow *f, struct err *err) {
     unsigned delay = RETRY_FIRST_MS;
-    f->contact_ms = http_now_ms();
+    f->contact_ms = monotonic_ms();
     for (;;) {
         char after[64], path[HTTP_MAX_PATH];
         snprintf(after, sizeof after, "/events?from=%lld&follow=%d", (long long)f->next, !f->once);
@@ -327,7 +328,7 @@ int follow_options(const struct args *a, struct follow *f, struct err *err) {
     int r = follow_retry(a, &f->retry_ms, err);
     if (r == 0 && (r = read_duration(a, "timeout", &ms, err)) == 0 &&
         args_value(a, "timeout") != NULL) {
-        f->deadline_ms = http_now_ms() + ms;
+        f->deadline_ms = monotonic_ms() + ms;
         http_deadline(f->http, f->deadline_ms);
     }
     return r;

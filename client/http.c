@@ -98,20 +98,16 @@ bool http_is_interrupted(const struct http *h) {
     return h->is_interrupted;
 }
 
-void http_deadline(struct http *h, uint64_t monotonic_ms) {
-    h->deadline_ms = monotonic_ms;
-}
-
-uint64_t http_now_ms(void) {
-    return monotonic_ms();
+void http_deadline(struct http *h, uint64_t until_ms) {
+    h->deadline_ms = until_ms;
 }
 
 static bool is_late(const struct http *h) {
-    return h->deadline_ms != 0 && http_now_ms() >= h->deadline_ms;
+    return h->deadline_ms != 0 && monotonic_ms() >= h->deadline_ms;
 }
 
 static int wait_ms(const struct http *h, uint64_t most) {
-    uint64_t now = http_now_ms();
+    uint64_t now = monotonic_ms();
     uint64_t left = h->deadline_ms > now ? h->deadline_ms - now : 0;
     return (int)(h->deadline_ms != 0 && left < most ? left : most);
 }
@@ -126,8 +122,8 @@ static int poll_once(struct http *h, int ms) {
 }
 
 void http_sleep(struct http *h, unsigned ms) {
-    uint64_t until = http_now_ms() + ms;
-    for (uint64_t now; !h->is_interrupted && !is_late(h) && (now = http_now_ms()) < until;) {
+    uint64_t until = monotonic_ms() + ms;
+    for (uint64_t now; !h->is_interrupted && !is_late(h) && (now = monotonic_ms()) < until;) {
         if (poll_once(h, wait_ms(h, until - now)) < 0) {
             usleep(10000);
         }

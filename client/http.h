@@ -40,8 +40,7 @@ static inline void http_cleanup(struct http **h) {
 int http_watch_interrupt(struct http *h, struct err *err);
 bool http_is_interrupted(const struct http *h);
 /* Requests end with -ERR_TIMEOUT when the monotonic clock passes this; 0 = never. */
-void http_deadline(struct http *h, uint64_t monotonic_ms);
-uint64_t http_now_ms(void);
+void http_deadline(struct http *h, uint64_t until_ms);
 /* Waits, at most until interrupt or deadline. */
 void http_sleep(struct http *h, unsigned ms);
 

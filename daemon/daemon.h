@@ -42,7 +42,6 @@ struct daemon {
 };
 
 uint64_t daemon_wall_ms(void);
-uint64_t daemon_now_ms(void); /* monotonic */
 void daemon_new_id(char ret[PROTO_ID_CHARS + 1]);
 
 #endif

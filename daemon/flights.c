@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/jobs.h"
 
 struct flight {
@@ -271,7 +272,7 @@ static void sweep(struct flight *f) {
 static void compile_done(void *arg, json_t *result, const struct err *err) {
     struct flight *f = arg;
     struct jobs *js = f->jobs;
-    uint64_t took = daemon_now_ms() - f->start_ms;
+    uint64_t took = monotonic_ms() - f->start_ms;
     js->workers--;
     js->daemon->counters.compile_ms += took;
     jobs_charge(js, f->uid, took);
@@ -331,7 +332,7 @@ bool flights_start_one(struct jobs *js) {
         return false;
     }
     f->is_started = true;
-    f->start_ms = daemon_now_ms();
+    f->start_ms = monotonic_ms();
     js->workers++;
     f->op.run = flight_stage_run;
     f->op.done = flight_stage_done;

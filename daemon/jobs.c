@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 
 /* ---- Records ----------------------------------------------------------------------------- */
 
@@ -112,14 +113,14 @@ struct user *jobs_user(struct jobs *js, uid_t uid) {
     HASH_FIND(hh, js->users, &uid, sizeof uid, u);
     if (u == NULL && (u = calloc(1, sizeof *u)) != NULL) {
         u->uid = uid;
-        u->at_ms = daemon_now_ms();
+        u->at_ms = monotonic_ms();
         HASH_ADD(hh, js->users, uid, sizeof u->uid, u);
     }
     return u;
 }
 
 static double user_used(struct user *u) {
-    uint64_t now = daemon_now_ms();
+    uint64_t now = monotonic_ms();
     u->used_ms *= exp2(-(double)(now - u->at_ms) / JOBS_HALF_LIFE_MS);
     u->at_ms = now;
     return u->used_ms;
@@ -240,7 +241,7 @@ void jobs_submitted(struct jobs *js, const struct cache_job *row, const struct p
     j->alias = row->alias;
     j->uid = row->uid;
     j->state = strcmp(row->state, "held") == 0 ? PROTO_STATE_HELD : PROTO_STATE_QUEUED;
-    j->created_ms = daemon_now_ms();
+    j->created_ms = monotonic_ms();
     j->queue_limit_ms = spec->limits.queue_ms;
     HASH_ADD_STR(js->table, id, j);
     u->queued++;
@@ -278,7 +279,7 @@ void jobs_cancel(struct jobs *js, struct job *j, enum err_code code, const char 
         return;
     }
     err_set(&j->end, code, "%s", why);
-    j->end_ms = daemon_now_ms();
+    j->end_ms = monotonic_ms();
     if (!j->is_busy) {
         struct err end = j->end;
         jobs_finish(js, j, &end);
@@ -384,7 +385,7 @@ static void finish_done(struct store_op *op) {
         log_error("jobs", "end not stored job=%s reason=\"%s\"", j->id, op->err.text);
         /* Tried again by the tick, now as a failure, without the outputs that did not fit. */
         j->end = op->err;
-        j->end_ms = daemon_now_ms();
+        j->end_ms = monotonic_ms();
     } else {
         enum proto_state state;
         if (proto_state_parse(f->change.state, &state)) {
@@ -473,7 +474,7 @@ void jobs_notify(struct jobs *js, const char *id) {
 }
 
 static void wake_late(struct jobs *js, bool all) {
-    uint64_t now = daemon_now_ms();
+    uint64_t now = monotonic_ms();
     struct waiter *next;
     for (struct waiter *w = TAILQ_FIRST(&js->waiters); w != NULL; w = next) {
         next = TAILQ_NEXT(w, link);
@@ -540,7 +541,7 @@ static void tick_job(struct jobs *js, struct job *j, uint64_t now) {
 }
 
 void jobs_tick(struct jobs *js) {
-    uint64_t now = daemon_now_ms();
+    uint64_t now = monotonic_ms();
     struct job *next;
     for (struct job *j = js->table; j != NULL; j = next) {
         next = j->hh.next;

@@ -41,14 +41,10 @@ uint64_t daemon_wall_ms(void) {
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-uint64_t daemon_now_ms(void) {
-    return monotonic_ms();
-}
-
 void daemon_new_id(char ret[PROTO_ID_CHARS + 1]) {
     uint8_t random[10];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-        uint64_t now = daemon_now_ms();
+        uint64_t now = monotonic_ms();
         memcpy(random, &now, sizeof now); /* ids are unique in the table anyway: it checks */
         memset(random + 8, 0, 2);
     }
@@ -170,13 +166,13 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg) {
     struct daemon *d = &p->daemon;
     server_tick(d->server);
     jobs_tick(d->jobs);
-    if (daemon_now_ms() - p->swept_ms > SWEEP_MS) {
-        p->swept_ms = daemon_now_ms();
+    if (monotonic_ms() - p->swept_ms > SWEEP_MS) {
+        p->swept_ms = monotonic_ms();
         jobs_forget(d->jobs);
     }
     feed_watchdog(p);
     report_status(p);
-    bool late = d->is_draining && daemon_now_ms() >= p->stop_by_ms;
+    bool late = d->is_draining && monotonic_ms() >= p->stop_by_ms;
     if (d->is_draining && (is_settled(d) || late)) {
         sd_event_exit(d->event, 0);
     }
@@ -188,7 +184,7 @@ static int on_tick(sd_event_source *source, uint64_t usec, void *arg) {
 
 static void begin_stop(struct program *p) {
     struct daemon *d = &p->daemon;
-    p->stop_by_ms = daemon_now_ms() + STOP_MS;
+    p->stop_by_ms = monotonic_ms() + STOP_MS;
     d->is_draining = true;
     sd_notify(0, "STOPPING=1\nSTATUS=stopping");
     log_notice("main", "stopping jobs=%u", HASH_COUNT(d->jobs->table));
@@ -292,8 +288,8 @@ static int start(struct program *p, struct err *err) {
  * more comes of that, or time is up. True when all is quiet. */
 static bool settle(struct program *p, uint64_t most_ms) {
     struct daemon *d = &p->daemon;
-    uint64_t until = daemon_now_ms() + most_ms;
-    for (int quiet = 0; quiet < 2 && daemon_now_ms() < until;) {
+    uint64_t until = monotonic_ms() + most_ms;
+    for (int quiet = 0; quiet < 2 && monotonic_ms() < until;) {
         struct store_health h = {.is_idle = true};
         if (d->store != NULL) {
             store_health(d->store, &h);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/monotonic.h"
 #include "daemon/handlers.h"
 
 #define PIECE_BYTES (256u << 10)
@@ -166,7 +167,7 @@ static void read_done(struct store_op *op) {
     } else {
         strcpy(s->waiter.id, s->id);
         s->waiter.wake = on_wake;
-        s->waiter.deadline_ms = daemon_now_ms() + PROTO_HEARTBEAT_MS;
+        s->waiter.deadline_ms = monotonic_ms() + PROTO_HEARTBEAT_MS;
         s->is_watching = true;
         jobs_wait(d->jobs, &s->waiter);
     }

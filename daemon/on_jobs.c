@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/monotonic.h"
 #include "daemon/handlers.h"
 
 /* ---- Rows -------------------------------------------------------------------------------- */
@@ -297,7 +298,7 @@ static void show_reply(struct request_op *q) {
     struct show_op *s = (struct show_op *)q;
     struct request *r = q->request;
     bool enough = s->is_ended || (s->has_since && s->index > s->since) ||
-                  daemon_now_ms() >= s->deadline_ms || r->daemon->is_draining;
+                  monotonic_ms() >= s->deadline_ms || r->daemon->is_draining;
     struct show_waiter *w = s->is_waiting && !enough ? calloc(1, sizeof *w) : NULL;
     if (w == NULL) {
         handler_add_reason(r->daemon, s->job);
@@ -349,8 +350,7 @@ void on_job_show(struct request *r) {
         return;
     }
     wait_ms = wait_ms < PROTO_MAX_WAIT_MS ? wait_ms : PROTO_MAX_WAIT_MS;
-    show_submit(
-        r, wait_ms > 0, request_query(r, "since") != NULL, since, daemon_now_ms() + wait_ms);
+    show_submit(r, wait_ms > 0, request_query(r, "since") != NULL, since, monotonic_ms() + wait_ms);
 }
 
 /* ---- List -------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/monotonic.h"
 
 struct request *request_new(
     struct daemon *d, struct connection *c, struct MHD_Connection *mhd, const char *target) {
@@ -127,7 +128,7 @@ void request_free(struct request *r, bool was_sent) {
     request_log(r, was_sent);
     if (r->connection != NULL && r->connection->request == r) {
         r->connection->request = NULL;
-        r->connection->since_ms = daemon_now_ms();
+        r->connection->since_ms = monotonic_ms();
     }
     if (r->match.route != NULL && r->match.route->body == PROTO_BODY_JSON && r->body != NULL) {
         r->daemon->body_bytes -= (size_t)r->content_bytes;
@@ -311,7 +312,7 @@ void request_head(struct request *r, const char *method, const char *version, si
             check_body(r, &err);
         }
     }
-    r->start_ms = daemon_now_ms();
+    r->start_ms = monotonic_ms();
     r->deadline_ms = r->start_ms + SERVER_BODY_MS + 1000 * (r->content_bytes / SERVER_BODY_RATE);
     if (err.code != 0) {
         reply_err(r, &err);

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/jobs.h"
 
 /* ---- Outputs (store thread) -------------------------------------------------------------- */
@@ -234,7 +235,7 @@ static void task_done(struct run_task *t) {
     struct jobs *js = t->arg;
     struct job *j = jobs_find(js, t->id);
     js->running = NULL;
-    uint64_t took = daemon_now_ms() - (j != NULL ? j->step_ms : daemon_now_ms());
+    uint64_t took = monotonic_ms() - (j != NULL ? j->step_ms : monotonic_ms());
     js->daemon->counters.run_ms += took;
     if (j != NULL) {
         j->task = NULL;
@@ -310,7 +311,7 @@ void runs_start(struct jobs *js, struct job *j) {
     t->arg = js;
     j->task = t;
     j->is_busy = true;
-    j->step_ms = daemon_now_ms();
+    j->step_ms = monotonic_ms();
     js->running = j;
     struct user *u = jobs_user(js, j->uid);
     if (u != NULL) {
@@ -344,7 +345,7 @@ static void check_end(struct check_op *o, const struct err *err) {
     check_free(o);
     j->worker = NULL;
     js->workers--;
-    jobs_charge(js, j->uid, daemon_now_ms() - j->step_ms);
+    jobs_charge(js, j->uid, monotonic_ms() - j->step_ms);
     if (job_step_ends(js, j, err)) {
         jobs_finish(js, j, NULL);
     }
@@ -471,6 +472,6 @@ void runs_check(struct jobs *js, struct job *j) {
     o->check = check;
     js->workers++;
     j->is_busy = true;
-    j->step_ms = daemon_now_ms();
+    j->step_ms = monotonic_ms();
     store_submit(js->daemon->store, &o->op);
 }

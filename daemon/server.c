@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "daemon/request.h"
 
 struct server {
@@ -95,7 +96,7 @@ static void on_connection(
         return; /* the request is refused for want of a context */
     }
     c->fd = info != NULL ? info->connect_fd : -1;
-    c->since_ms = daemon_now_ms();
+    c->since_ms = monotonic_ms();
     if (peer_read(c->fd, s->has_operator_group, s->operator_group, &c->peer, &c->err) == 0 &&
         !c->peer.is_operator && count_connections(s, c->peer.uid) >= SERVER_MAX_USER_CONNECTIONS) {
         err_set(
@@ -306,7 +307,7 @@ int server_start(struct daemon *d, int listen_fd, struct server **ret, struct er
 
 /* The library counts silence only; a client that dribbles is cut here. */
 void server_tick(struct server *s) {
-    uint64_t now = daemon_now_ms();
+    uint64_t now = monotonic_ms();
     struct connection *c;
     LIST_FOREACH(c, &s->connections, link) {
         const struct request *r = c->request;

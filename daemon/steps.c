@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 #include "base/npy.h"
 #include "daemon/jobs.h"
 
@@ -454,7 +455,7 @@ static void slot_return(struct jobs *js, struct job *j) {
     if (u != NULL && u->active > 0) {
         u->active--;
     }
-    jobs_charge(js, j->uid, daemon_now_ms() - j->step_ms);
+    jobs_charge(js, j->uid, monotonic_ms() - j->step_ms);
 }
 
 static void bind_done(struct store_op *op) {
@@ -612,9 +613,9 @@ void steps_key(struct jobs *js, struct job *j) {
     }
     js->workers++;
     js->active++;
-    js->daemon->counters.queue_wait_ms += daemon_now_ms() - j->created_ms;
+    js->daemon->counters.queue_wait_ms += monotonic_ms() - j->created_ms;
     j->is_busy = true;
-    j->step_ms = daemon_now_ms();
+    j->step_ms = monotonic_ms();
     job_move(js, j, PROTO_STATE_COMPILING);
     s->op.run = key_stage_run;
     s->op.done = key_stage_done;

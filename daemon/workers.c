@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/monotonic.h"
 
 struct worker {
     struct daemon *daemon;
@@ -115,7 +116,7 @@ static bool drain(struct worker *w) {
             return n < 0 && errno == EAGAIN;
         }
         w->used += (size_t)n;
-        w->heard_ms = daemon_now_ms();
+        w->heard_ms = monotonic_ms();
         take_lines(w);
     }
 }
@@ -186,7 +187,7 @@ static int on_exit_fd(sd_event_source *source, int fd, uint32_t events, void *ar
 
 static int on_time(sd_event_source *source, uint64_t usec, void *arg) {
     struct worker *w = arg;
-    uint64_t now = daemon_now_ms();
+    uint64_t now = monotonic_ms();
     if (w->deadline_ms != 0 && now >= w->deadline_ms) {
         give_up(w, ERR_COMPILE_TIMEOUT, "the compile passed limits.compile_ms");
     } else if (w->silence_ms != 0 && now - w->heard_ms >= w->silence_ms) {
@@ -305,7 +306,7 @@ int workers_start(
     w->pipe = ends[0];
     w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     w->order = *order;
-    w->heard_ms = daemon_now_ms();
+    w->heard_ms = monotonic_ms();
     w->deadline_ms = order->total_ms > 0 ? w->heard_ms + order->total_ms : 0;
     w->silence_ms = order->no_progress_ms;
     r = w->pidfd >= 0 ? watch(w, err) : err_sys(err, ERR_IO, errno, "pidfd_open");

@@ -66,11 +66,9 @@ void digest_update(struct digest_ctx *ctx, const void *bytes, size_t n) {
 }
 
 void digest_u64(struct digest_ctx *ctx, uint64_t value) {
-    if (GATHER_BYTES - ctx->gathered < sizeof value) {
-        flush(ctx);
-    }
-    store_le64(ctx->gather + ctx->gathered, value);
-    ctx->gathered += sizeof value;
+    uint8_t bytes[8];
+    store_le64(bytes, value);
+    digest_update(ctx, bytes, sizeof bytes);
 }
 
 void digest_text(struct digest_ctx *ctx, const char *text) {

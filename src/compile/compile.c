@@ -63,7 +63,7 @@ void compile_event(
 }
 
 void compile_keep_memory(void) {
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* larger chunks are few */
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_TOP_PAD, 4 << 20);
 }

@@ -114,7 +114,7 @@ struct compile_result {
 int compile_run(const struct compile_job *job, struct compile_result *ret, struct err *err);
 
 /* For the main() of a process that lives to compile: what an arena gives back stays with the
- * process for the next one, up to 1 GiB, because taking fresh pages costs more than filling them.
+ * process for the next one, up to 1 GiB, because every page taken anew costs a fault.
  * Changes malloc for the whole process. */
 void compile_keep_memory(void);
 

@@ -16,6 +16,11 @@
 
 // Bits of the AMP immediate are an assumption (phase in the low two, engines minus one above).
 .set AMP_ALL, 3 << 2
+// All engines, phase 0 to 3.
+.set AMP0, AMP_ALL + 0
+.set AMP1, AMP_ALL + 1
+.set AMP2, AMP_ALL + 2
+.set AMP3, AMP_ALL + 3
 
 // $m0 = items -> $m1 = this worker's first, $m2 = its number, $m3 = worker. Clobbers $m4, $m5.
 // Quotient by multiplication: exact below 98,304 items (43691 = ceil(2^18 / 6)).
@@ -361,23 +366,59 @@ no_tail:
 tail_known:
 .endm
 
-// Registers of an own run of panels: found in the first launch, kept for the others.
+// Registers of an own run of panels: found in the first launch, kept for the others; op is st32 or
+// ld32.
+.macro RUN_REGISTERS op
+    \op $m2, $m12, $m15, RUN
+    \op $m5, $m12, $m15, RUN + 1
+    \op $m6, $m12, $m15, RUN + 2
+    \op $m8, $m12, $m15, RUN + 3
+    \op $m9, $m12, $m15, RUN + 4
+    \op $m10, $m12, $m15, RUN + 5
+.endm
 .macro KEEP_RUN
-    st32 $m2, $m12, $m15, RUN
-    st32 $m5, $m12, $m15, RUN + 1
-    st32 $m6, $m12, $m15, RUN + 2
-    st32 $m8, $m12, $m15, RUN + 3
-    st32 $m9, $m12, $m15, RUN + 4
-    st32 $m10, $m12, $m15, RUN + 5
+    RUN_REGISTERS st32
     st32 $m7, $m12, $m15, RUN + 6
 .endm
 .macro RESTORE_RUN
-    ld32 $m2, $m12, $m15, RUN
-    ld32 $m5, $m12, $m15, RUN + 1
-    ld32 $m6, $m12, $m15, RUN + 2
-    ld32 $m8, $m12, $m15, RUN + 3
-    ld32 $m9, $m12, $m15, RUN + 4
-    ld32 $m10, $m12, $m15, RUN + 5
+    RUN_REGISTERS ld32
+.endm
+
+// ---- Rows of a product through the matrix unit (gemm_amp.S, and F16_RUN_ROWS) -------------------
+
+// Selectors (x, partials, result) of a bundle that ends no row, and of the one that ends a row of
+// partials.
+.set PACE, 0
+.set PACE_END, 2 << 2
+
+// The own rows: $m2 = rows - 1, $m0:1 packed pointers, $m3 = first row of partials, $m4 strides,
+// $a6 = 8, which clears the accumulators. pace_1: selectors of phase 1 with a result.
+// Issue i = 4 row + phase takes x word i and the partials of word i + 4 (the next row's), and
+// ejects word i - 4 of the results. Bundle i loads for bundle i + 1 and stores what bundle i - 2
+// ejected: the partials are read 11 words ahead of the results written, an odd distance, hence
+// different halves of an interleaved pair (rows of partials and out are 16-aligned).
+.macro AMP_ROWS amp, pace_1
+    { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
+    { ld64 $a2:3, $m3, $m15, 1 ; \amp $azeros, $azeros, $a0:1, AMP0 }
+    { ld64 $a0:1, $m3, $m15, 2 ; \amp $azeros, $azeros, $a2:3, AMP1 }
+    { ld64 $a2:3, $m3, $m15, 3 ; \amp $azeros, $azeros, $a0:1, AMP2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; \amp $azeros, $azeros, $a2:3, AMP3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; \amp $azeros, $a0:1, $a2:3, AMP0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; \amp $azeros, $a0:1, $a2:3, AMP1 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_END ; \amp $azeros, $a0:1, $a2:3, AMP2 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; \amp $azeros, $a0:1, $a2:3, AMP3 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; \amp $a4:5, $a0:1, $a2:3, AMP0 }
+    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; \amp $a6:7, $a0:1, $a2:3, AMP1 }
+.p2align 3
+    { rpt $m2, 3 ; fnop }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_END ; \amp $a4:5, $a0:1, $a2:3, AMP2 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; \amp $a6:7, $a0:1, $a2:3, AMP3 }
+    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE ; \amp $a4:5, $a0:1, $a2:3, AMP0 }
+    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, \pace_1 ; \amp $a6:7, $a0:1, $a2:3, AMP1 }
+    { st64pace $a4:5, $m0:1+=, $m4, 0 ; \amp $a4:5, $azeros, $azeros, AMP2 }
+    { st64pace $a6:7, $m0:1+=, $m4, 0 ; \amp $a6:7, $azeros, $azeros, AMP3 }
+    st64pace $a4:5, $m0:1+=, $m4, 0
+    st64pace $a6:7, $m0:1+=, $m4, 0
 .endm
 
 // ---- Products with both sets of the matrix unit (gemm_f16.S, attention_block.S) -----------------
@@ -386,8 +427,7 @@ tail_known:
 // address of the own rows of x in the first panel; address of the row of first partials; packed
 // pointers of the groups after the first (A0 relative to the panel of x, A1 = partials of the
 // second row, A2 = results); address of the own rows of out. S1 of the strides = partials to the
-// next row, which for the first group is the start of the same row again. Selectors (x, partials,
-// result) of the bundle that ends a row of partials, and of the others.
+// next row, which for the first group is the start of the same row again.
 .macro F16_PRODUCT_NAMES
 .set T_ROWS, 0
 .set T_OFFSET, 1
@@ -397,12 +437,6 @@ tail_known:
 .set T_OUT, 6
 .set STRIDE_REST, 1 << 10
 .set STRIDE_FIRST, 1021 << 10
-.set PACE, 0
-.set PACE_END, 2 << 2
-.set AMP0, AMP_ALL + 0
-.set AMP1, AMP_ALL + 1
-.set AMP2, AMP_ALL + 2
-.set AMP3, AMP_ALL + 3
 .endm
 
 .macro F16_COEFFICIENTS_8 n, is_wide
@@ -446,37 +480,12 @@ tail_known:
     add $m0, $m0, $m13
     setzi $m4, STRIDE_REST
 .endm
-
-// The own rows: $m2 = rows - 1, $m0:1 packed pointers, $m3 = first row of partials, $m4 strides.
-// Issue i = 4 row + phase takes x word i and the partials of word i + 4 (the next row's), and
-// ejects word i - 4 of the results. Bundle i loads for bundle i + 1 and stores what bundle i - 2
-// ejected: the partials are read 11 words ahead of the results written, an odd distance, hence
-// different halves of an interleaved pair (rows of partials and out are 16-aligned).
+// The own rows, as AMP_ROWS says, and the end of launches that have none.
 .macro F16_RUN_ROWS
 .p2align 3
 run_rows:
     setzi $a6, 8
-    { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
-    { ld64 $a2:3, $m3, $m15, 1 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP0 }
-    { ld64 $a0:1, $m3, $m15, 2 ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP1 }
-    { ld64 $a2:3, $m3, $m15, 3 ; f16v4hihov4amp $azeros, $azeros, $a0:1, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $azeros, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP1 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $azeros, $a0:1, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
-.p2align 3
-    { rpt $m2, 3 ; fnop }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_END ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP2 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP3 }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE ; f16v4hihov4amp $a6:7, $a0:1, $a2:3, AMP1 }
-    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a4:5, $azeros, $azeros, AMP2 }
-    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4hihov4amp $a6:7, $azeros, $azeros, AMP3 }
-    st64pace $a4:5, $m0:1+=, $m4, 0
-    st64pace $a6:7, $m0:1+=, $m4, 0
+    AMP_ROWS f16v4hihov4amp, PACE
 no_rows:
     exitz $m15
 .endm

@@ -34,17 +34,8 @@
 // the first group is the start of the same row again.
 .set STRIDE_REST, 5 << 10 | 5
 .set STRIDE_FIRST, 1021 << 10 | 5
-// Selectors of ld2xst64pace (x, partials, result) by phase: which pointer ends its row there.
-.set PACE_P0, 0
-.set PACE_P1, 1 << 4
-.set PACE_P2, 2 << 2
-.set PACE_P3, 0
-.set PACE_L1, 0           // of ld2x64pace, which has no result
-// All engines, phase 0 to 3.
-.set AMP0, AMP_ALL + 0
-.set AMP1, AMP_ALL + 1
-.set AMP2, AMP_ALL + 2
-.set AMP3, AMP_ALL + 3
+// Selectors (x, partials, result) of phase 1, which ends a row of results.
+.set PACE_RESULT, 1 << 4
 
 .macro COEFFICIENTS_8 n
 .if W_REGION1
@@ -251,35 +242,11 @@ rest_1:
 rest_0:
     GROUP_ENTRY T_REST_0, STRIDE_REST
 
-// Issue i = 4 row + phase takes x word i and the partials of word i + 4 (the next row's), and
-// ejects word i - 4 of the results (the row before's): a word is 8 bytes here. Bundle i loads for
-// bundle i + 1 and stores what bundle i - 2 ejected, so the partials are read 11 words ahead of
-// the results written: an odd distance, hence different halves of the interleaved pair.
 .p2align 3
 run_rows:
     brneg $m2, no_rows
     { add $m0, $m0, $m13 ; setzi $a6, 8 }
-    { ld64 $a0:1, $m3, $m15, 0 ; uput $FP_CLR, $a6 }
-    { ld64 $a2:3, $m3, $m15, 1 ; f16v4sisoamp $azeros, $azeros, $a0:1, AMP0 }
-    { ld64 $a0:1, $m3, $m15, 2 ; f16v4sisoamp $azeros, $azeros, $a2:3, AMP1 }
-    { ld64 $a2:3, $m3, $m15, 3 ; f16v4sisoamp $azeros, $azeros, $a0:1, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $azeros, $azeros, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_L1; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP1 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P2 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP2 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $azeros, $a0:1, $a2:3, AMP3 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2x64pace $a0:1, $a2:3, $m0:1+=, $m4, PACE_L1 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP1 }
-.p2align 3
-    { rpt $m2, 3 ; fnop }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_P2 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP2 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE_P3 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP3 }
-    { ld2xst64pace $a0:3, $a4:5, $m0:1+=, $m4, PACE_P0 ; f16v4sisoamp $a4:5, $a0:1, $a2:3, AMP0 }
-    { ld2xst64pace $a0:3, $a6:7, $m0:1+=, $m4, PACE_P1 ; f16v4sisoamp $a6:7, $a0:1, $a2:3, AMP1 }
-    { st64pace $a4:5, $m0:1+=, $m4, 0 ; f16v4sisoamp $a4:5, $azeros, $azeros, AMP2 }
-    { st64pace $a6:7, $m0:1+=, $m4, 0 ; f16v4sisoamp $a6:7, $azeros, $azeros, AMP3 }
-    st64pace $a4:5, $m0:1+=, $m4, 0
-    st64pace $a6:7, $m0:1+=, $m4, 0
+    AMP_ROWS f16v4sisoamp, PACE_RESULT
 no_rows:
     exitz $m15
 

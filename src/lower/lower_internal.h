@@ -113,6 +113,10 @@ void lower_interface(struct lowering *l);
 void lower_gather(
     struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
     uint32_t tile_count, uint32_t step, struct buffer_id *buffers);
+/* The same into buffers that are there: `into` of each tile holds the need. Nothing is skipped. */
+void lower_bring(
+    struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
+    uint32_t tile_count, uint32_t step, const struct buffer_id *into);
 /* A copy on one tile at the time of a step. */
 void lower_add_copy(
     struct lowering *l, uint32_t step, struct buffer_id source, uint32_t offset,
@@ -121,10 +125,6 @@ void lower_add_copy(
 const struct gathered *lower_find_gathered(const struct lowering *l, const struct gathered *key);
 /* A copy of g among those. */
 const struct gathered *lower_keep_gathered(struct lowering *l, const struct gathered *g);
-/* The same into buffers that are there: `into` of each tile holds the need. Nothing is skipped. */
-void lower_bring(
-    struct lowering *l, uint32_t matrix, const struct need *n, const uint32_t *tiles,
-    uint32_t tile_count, uint32_t step, const struct buffer_id *into);
 void lower_add_move(
     struct lowering *l, uint32_t level, struct buffer_id source, uint32_t offset, uint32_t words,
     const struct lower_dest *dests, uint32_t dest_count);

@@ -105,6 +105,16 @@ void row_end(struct row_writer *w) {
     w->column = 0;
 }
 
+void row_step_end(struct row_writer *w, const struct package_step *s) {
+    row_int(w, s->level);
+    row_int(w, s->last_level);
+    row_int(w, s->predicted);
+    row_int(w, s->horizon);
+    row_int(w, s->bound);
+    row_int(w, (int64_t)s->bytes);
+    row_end(w);
+}
+
 void row_calls(struct row_writer *w, const struct package_kernel_call *calls, uint32_t count) {
     row_table(w, "call", 8);
     for (uint32_t i = 0; i < count; i++) {

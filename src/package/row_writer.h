@@ -44,6 +44,9 @@ void row_blob(struct row_writer *w, const uint8_t *bytes, uint32_t n);
 void row_end(struct row_writer *w);
 void row_fail(struct row_writer *w, int code); /* of the caller's own: -ERR_x with w->err set */
 
+/* The rest of a row of table `step`, behind id and kind: packages hold the kind's number, profiles
+ * its name. */
+void row_step_end(struct row_writer *w, const struct package_step *s);
 /* Table `call`, which packages and profiles have alike. */
 void row_calls(struct row_writer *w, const struct package_kernel_call *calls, uint32_t count);
 

@@ -256,7 +256,7 @@ static bool claim(uint8_t *bytes, size_t size) {
 static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, struct err *err) {
     const struct package_slice *s = &p->slices[i];
     const bool is_output = p->phases[s->phase].is_output;
-    const int64_t size = (int64_t)dtype_bytes(p->bindings[s->binding].dtype);
+    const size_t size = dtype_bytes(p->bindings[s->binding].dtype);
     uint8_t *const seen = c->seen[s->binding];
     uint64_t fresh = 0;
     struct package_walk w = package_walk_begin(s);
@@ -264,15 +264,17 @@ static int cover_slice(struct coverage *c, const struct package *p, uint32_t i, 
     while (last > 0 && s->extent[last] == 1) {
         last--;
     }
-    /* A row without gaps is claimed whole. */
-    const uint32_t row = s->extent[last], pieces = s->page_stride[last] == size ? 1 : row;
+    const uint32_t row = s->extent[last];
+    const bool is_packed = s->page_stride[last] == (int64_t)size; /* then claimed as one piece */
+    const uint32_t pieces = is_packed ? 1 : row;
+    const size_t piece = is_packed ? row * size : size;
     do {
         for (uint32_t e = 0; e < pieces; e++) {
             int64_t byte = w.byte + (int64_t)e * s->page_stride[last];
-            if (!claim(c->page + byte, (size_t)(row / pieces * size))) {
+            if (!claim(c->page + byte, piece)) {
                 return fault(
-                    err, PACKAGE_TABLE_slice, i, "one of %lld page bytes from %lld is used twice",
-                    (long long)(row / pieces * size), (long long)byte);
+                    err, PACKAGE_TABLE_slice, i, "one of %zu page bytes from %lld is used twice",
+                    piece, (long long)byte);
             }
         }
         uint64_t element = (uint64_t)w.element;

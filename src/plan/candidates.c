@@ -316,8 +316,8 @@ static bool same_grid(const struct grid *a, const struct grid *b) {
 }
 
 uint32_t plan_gemm_menu(
-    const struct plan_step *s, const struct plan_options *options, struct grid *ret, uint32_t limit,
-    uint64_t *work) {
+    const struct plan_step *s, const struct plan_options *options, bool may_stream,
+    struct grid *ret, uint32_t limit, uint64_t *work) {
     uint32_t tiles = options->tiles;
     uint32_t small = limit / 5; /* places kept for the grids that need least memory */
     struct menu menu = {.step = s, .list = ret, .limit = limit - small};
@@ -336,7 +336,7 @@ uint32_t plan_gemm_menu(
                     if (fits) {
                         menu_offer(&menu, g, false);
                     }
-                    if (m > 1 && plan_stream_form(s, &g, true)) {
+                    if (may_stream && m > 1 && plan_stream_form(s, &g, true)) {
                         menu_offer(&menu, g, fits);
                     }
                 }

@@ -138,9 +138,6 @@ void extend_gemm(
     for (uint32_t i = 0; i < menu_count; i++) {
         struct grid g = menu[i];
         bool streams = g.form.chunks > 1 || g.form.streams_w;
-        if (g.form.streams_w && plan_param_varies(q->plan, step, PARAM_WEIGHTS)) {
-            continue; /* a loop reads each turn's weights where they lie: they cannot be sent */
-        }
         if (matrix(q, o.read)->kind == PLAN_CONSTANT) { /* waits for nothing: beside the others */
             g.form.first = q->tiles - g.m * g.n * g.k;
         }

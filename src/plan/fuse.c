@@ -407,6 +407,7 @@ int plan_fuse(
     f.view = ARENA_ARRAY(a, struct fuse_view, g->value_count);
     f.root = ARENA_ARRAY(a, struct fuse_root, 2 * (size_t)g->value_count);
     f.root_count = g->value_count;
+    f.is_transposed = ARENA_ARRAY(a, bool, g->value_count);
     f.is_absorbed = ARENA_ARRAY(a, bool, g->node_count);
     f.is_moved = ARENA_ARRAY(a, bool, g->node_count);
     fuse_trace(&f);

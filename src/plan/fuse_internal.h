@@ -33,6 +33,7 @@ struct fuser {
     struct fuse_view *view; /* by value */
     struct fuse_root *root; /* by value; then those of values laid out anew (pick.c) */
     uint32_t root_count;    /* used ones */
+    bool *is_transposed;    /* by value: a Transpose reads it */
     bool *is_absorbed;      /* by node */
     bool *is_moved;         /* by node: a view operator whose result has a matrix of its own */
 };

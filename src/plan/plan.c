@@ -225,7 +225,9 @@ static int advance(struct search *q, uint32_t step, struct err *err) {
     uint32_t menu_count = 0;
     q->least = (struct shortage){.bytes = UINT64_MAX};
     if (s->kind == PLAN_GEMM) {
-        menu_count = plan_gemm_menu(s, q->options, menu, PLAN_MENU, &q->work);
+        /* A loop reads each turn's weights where they lie: they cannot be sent. */
+        bool may_stream = !plan_param_varies(q->plan, step, PARAM_WEIGHTS);
+        menu_count = plan_gemm_menu(s, q->options, may_stream, menu, PLAN_MENU, &q->work);
     }
     struct draft list[PLAN_BEAM];
     q->next_count = 0;

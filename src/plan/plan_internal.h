@@ -60,9 +60,10 @@ dist_rows16(struct dist_pool *pool, uint32_t rows, uint32_t panels, uint32_t m);
 const uint32_t *dist_bounds(struct arena *a, uint32_t total, uint32_t count);
 
 /* candidates.c */
+/* may_stream: forms with streams_w are offered too. */
 uint32_t plan_gemm_menu(
-    const struct plan_step *s, const struct plan_options *options, struct grid *ret, uint32_t limit,
-    uint64_t *work);
+    const struct plan_step *s, const struct plan_options *options, bool may_stream,
+    struct grid *ret, uint32_t limit, uint64_t *work);
 uint32_t plan_row_menu(uint32_t rows, uint32_t tiles, uint32_t *ret, uint32_t limit);
 
 /* stream.c: the form with the fewest chunks that fits alone, with weights on the chip once or m

@@ -75,16 +75,6 @@ static void plain_root(struct fuser *f, struct value_id v) {
 
 /* ---- View operators ------------------------------------------------------------------------- */
 
-static bool is_transposed(const struct fuser *f, struct value_id v) {
-    for (uint32_t i = 0; i < f->g->node_count; i++) {
-        const struct graph_node *n = &f->g->nodes[i];
-        if (n->op == GRAPH_OP_Transpose && n->inputs[0].n == v.n) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int view_reshape(struct fuser *f, const struct graph_node *n, struct err *err) {
     struct value_id to = n->outputs[0];
     struct fuse_view x = f->view[n->inputs[0].n];
@@ -102,7 +92,7 @@ static int view_reshape(struct fuser *f, const struct graph_node *n, struct err 
         return 0;
     }
     /* Each head is padded to a panel, in all that lies like it: narrow ones must be worth it. */
-    bool is_worth = last_b >= MIN_HEAD || is_transposed(f, to);
+    bool is_worth = last_b >= MIN_HEAD || f->is_transposed[to.n];
     if (x.form == VIEW_PLAIN && b->rank >= 2 && b->dim[b->rank - 2] * last_b == last_a &&
         is_worth) {
         x.form = VIEW_SPLIT;
@@ -390,6 +380,11 @@ void fuse_trace(struct fuser *f) {
     for (uint32_t v = 0; v < g->value_count; v++) {
         if (g->values[v].kind != VALUE_NODE) {
             plain_root(f, (struct value_id){v});
+        }
+    }
+    for (uint32_t i = 0; i < g->node_count; i++) {
+        if (g->nodes[i].op == GRAPH_OP_Transpose) {
+            f->is_transposed[g->nodes[i].inputs[0].n] = true;
         }
     }
     for (uint32_t i = 0; i < g->node_count; i++) {

@@ -30,16 +30,9 @@ static void write_meta(struct row_writer *w, const struct profile *p) {
 static void write_plan(struct row_writer *w, const struct profile *p) {
     row_table(w, "step", 8);
     for (uint32_t i = 0; i < p->step_count; i++) {
-        const struct package_step *s = &p->steps[i];
         row_int(w, i);
-        row_text(w, package_step_kind_name(s->kind));
-        row_int(w, s->level);
-        row_int(w, s->last_level);
-        row_int(w, s->predicted);
-        row_int(w, s->horizon);
-        row_int(w, s->bound);
-        row_int(w, (int64_t)s->bytes);
-        row_end(w);
+        row_text(w, package_step_kind_name(p->steps[i].kind));
+        row_step_end(w, &p->steps[i]);
     }
     row_calls(w, p->calls, p->call_count);
 }

@@ -24,7 +24,8 @@ char *random_graph_repeated_json(uint64_t seed);
  * No operator amplifies the relative error of its operands more than 4 times, in the sense of root
  * mean squares: denominators, roots and bases lie in [0.75, 1.75], exponentials are taken of values
  * in [-1, 1], sums never cancel (a computed value meets a fresh tensor or a projection), values
- * that are normalised vary along the axis, and no value has fewer than 32 elements. */
+ * that are normalised vary along the axis, and no value that may become an output has fewer than 32
+ * elements. */
 char *random_graph_all_json(uint64_t seed);
 
 #endif

@@ -1,6 +1,6 @@
 /* Every kernel's cycle formula against the simulated tile, over the shapes of tests/calibrate: a
- * kernel without shapes fails, and one with a prediction that is off by
- * more than 5 %. */
+ * kernel without shapes fails, and one with a prediction that is off
+ * by more than 5 %. */
 #include <check.h>
 
 #include "../calibrate/sweep.h"

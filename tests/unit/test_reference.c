@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "reference/reference.h"
 #include "quoted.h"
+#include "reference/reference.h"
 
 static struct arena arena;
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quoted.h"
 #include "reference/reference.h"
 #include "tests/support/random_graph.h"
-#include "quoted.h"
 
 static struct arena arena;
 

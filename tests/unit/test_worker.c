@@ -16,8 +16,8 @@
 #include "base/err.h"
 #include "base/tensor.h"
 #include "graph/graph.h"
-#include "reference/reference.h"
 #include "quoted.h"
+#include "reference/reference.h"
 
 static char staging[64];
 static char program[4096];
